@@ -5,7 +5,7 @@ minutes later it saves the notebook by itself. So a reader who changes nothing w
 version of the reader's own machine. Here a notebook keeps what its file says of its kernel, as long as it is the same
 kernel.
 
-And a page shows no answer before its question: pykraft.course.open_questions hides outputs, and puts them back.
+And a page shows no answer before its question: pykraft.course.asking.open_questions hides outputs, and puts them back.
 """
 
 import json
@@ -32,4 +32,4 @@ warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook")
 
 c = get_config()  # noqa: F821 (the server defines it)
 c.ContentsManager.pre_save_hook = keep_the_words_about_the_kernel
-c.ServerApp.contents_manager_class = "pykraft.course.open_questions.QuestionsFirst"
+c.ServerApp.contents_manager_class = "pykraft.course.asking.open_questions.QuestionsFirst"

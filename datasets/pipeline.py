@@ -8,7 +8,7 @@
 It prints a line for each batch, with rows per second, lag and state, until all flights were read or Ctrl-C is pressed.
 The alerts are written exactly once: kill the program at any moment, start it again with the same cluster and folder,
 and a reader of committed data finds none twice and none missing. The functions are those of notebook 24:
-`pykraft.course.rigs.flight_stream`.
+`pykraft.course.lessons.structured_streaming.flight_stream`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft import Admin, Cluster, Consumer, NewTopic, TopicPartition
-from pykraft.course.rigs import flight_stream as pipeline
+from pykraft.course.lessons.structured_streaming import flight_stream as pipeline
 from pykraft.spark import session, stop
 from pykraft.spark.stream_watch import Batch, Watched, watch
 

@@ -12,6 +12,6 @@ from pykraft.course.labs.checks import (  # noqa: F401 (pytest finds them here)
     pytest_sessionfinish,
     seed,
 )
-from pykraft.course.surroundings import HEADLESS
+from pykraft.surroundings import HEADLESS
 
 os.environ[HEADLESS] = "1"  # kernels inherit it

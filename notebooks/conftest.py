@@ -21,8 +21,8 @@ import nbformat
 import pytest
 
 from pykraft.course.places import NOTEBOOKS
-from pykraft.course.surroundings import HEADLESS
 from pykraft.course.syllabus import SYLLABUS
+from pykraft.surroundings import HEADLESS
 from tests.harness.notebook_facts import asked_after
 
 NOT_COMPARED = (

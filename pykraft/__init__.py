@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pykraft.admin import Admin
-    from pykraft.client.admin import NewPartitions, NewTopic
-    from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
-    from pykraft.client.configs import AlterConfigOp, ConfigResource, ConfigResourceType
-    from pykraft.client.elections import ElectionType
+    from pykraft.client.administration.admin import NewPartitions, NewTopic
+    from pykraft.client.administration.configs import AlterConfigOp, ConfigResource, ConfigResourceType
+    from pykraft.client.administration.elections import ElectionType
+    from pykraft.client.administration.features import FeatureUpdate, UpgradeType
+    from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata
+    from pykraft.client.consuming.subscription import SubscriptionPattern
     from pykraft.client.errors import (
         ClientTimeoutError,
         CommitFailedError,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         TransactionError,
         TransactionFatalError,
     )
-    from pykraft.client.features import FeatureUpdate, UpgradeType
-    from pykraft.client.subscription import SubscriptionPattern
     from pykraft.cluster import Cluster, ClusterError
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
@@ -40,40 +40,40 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "pykraft.admin",
-    "AlterConfigOp": "pykraft.client.configs",
+    "AlterConfigOp": "pykraft.client.administration.configs",
     "ClientClosedError": "pykraft.runtime.client_thread",
     "ClientTimeoutError": "pykraft.client.errors",
     "Cluster": "pykraft.cluster",
     "ClusterError": "pykraft.cluster",
     "CommitFailedError": "pykraft.client.errors",
     "ConfigError": "pykraft.common.errors",
-    "ConfigResource": "pykraft.client.configs",
-    "ConfigResourceType": "pykraft.client.configs",
+    "ConfigResource": "pykraft.client.administration.configs",
+    "ConfigResourceType": "pykraft.client.administration.configs",
     "Consumer": "pykraft.consumer",
-    "ConsumerGroupMetadata": "pykraft.client.commits",
+    "ConsumerGroupMetadata": "pykraft.client.consuming.commits",
     "ConsumerRebalanceListener": "pykraft.consumer",
     "CorruptRecordError": "pykraft.common.errors",
-    "ElectionType": "pykraft.client.elections",
+    "ElectionType": "pykraft.client.administration.elections",
     "ErrorCode": "pykraft.common.errors",
-    "FeatureUpdate": "pykraft.client.features",
+    "FeatureUpdate": "pykraft.client.administration.features",
     "FencedInstanceIdError": "pykraft.client.errors",
     "KafkaError": "pykraft.common.errors",
     "LogTruncationError": "pykraft.client.errors",
-    "NewPartitions": "pykraft.client.admin",
-    "NewTopic": "pykraft.client.admin",
+    "NewPartitions": "pykraft.client.administration.admin",
+    "NewTopic": "pykraft.client.administration.admin",
     "NoOffsetError": "pykraft.client.errors",
-    "OffsetAndMetadata": "pykraft.client.commits",
+    "OffsetAndMetadata": "pykraft.client.consuming.commits",
     "Producer": "pykraft.producer",
     "ProducerFencedError": "pykraft.client.errors",
     "RebalanceInProgressError": "pykraft.client.errors",
     "RetriableCommitFailedError": "pykraft.client.errors",
     "Simulation": "pykraft.simulation",
-    "SubscriptionPattern": "pykraft.client.subscription",
+    "SubscriptionPattern": "pykraft.client.consuming.subscription",
     "TopicPartition": "pykraft.common.types",
     "TransactionAbortableError": "pykraft.client.errors",
     "TransactionError": "pykraft.client.errors",
     "TransactionFatalError": "pykraft.client.errors",
-    "UpgradeType": "pykraft.client.features",
+    "UpgradeType": "pykraft.client.administration.features",
 }
 
 __all__ = [

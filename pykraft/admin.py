@@ -12,7 +12,7 @@
 ``Admin(bootstrap_controllers=...)`` asks the active controller without a broker in between (KIP-919): about the quorum,
 features, settings and reassignments. It is of use while no broker runs.
 
-The work is done by `pykraft.client.admin`, which has no thread; this file gives it one.
+The work is done by `pykraft.client.administration.admin`, which has no thread; this file gives it one.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, TypeVar, Unpack
 
 from pykraft.client import config as keys
-from pykraft.client.admin import (
+from pykraft.client.administration.admin import (
     PARTITIONS_PER_RESPONSE,
     AdminCalls,
     ApiVersions,
@@ -33,6 +33,34 @@ from pykraft.client.admin import (
     new_partitions,
     new_topic,
 )
+from pykraft.client.administration.configs import (
+    ConfigCalls,
+    ConfigChanges,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    config_resource,
+)
+from pykraft.client.administration.elections import Elected, ElectionCalls, ElectionType, election_type
+from pykraft.client.administration.features import FeatureCalls, FeatureMetadata, FeatureUpdate, feature_update
+from pykraft.client.administration.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
+from pykraft.client.administration.groups import (
+    ConsumerGroupDescription,
+    GroupCalls,
+    GroupListing,
+    GroupState,
+    GroupType,
+)
+from pykraft.client.administration.logs import LogCalls, LogDirDescription
+from pykraft.client.administration.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
+from pykraft.client.administration.transaction_admin import (
+    AbortTransactionSpec,
+    ProducerState,
+    TransactionAdminCalls,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from pykraft.client.api_driver import Answers, ApiDriver
 from pykraft.client.arguments import (
     LARGEST_INT32,
@@ -42,34 +70,12 @@ from pykraft.client.arguments import (
     topic_partition,
     whole_number,
 )
-from pykraft.client.commits import OffsetAndMetadata
 from pykraft.client.config import admin_config, bootstrap_endpoints
-from pykraft.client.configs import (
-    ConfigCalls,
-    ConfigChanges,
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    config_resource,
-)
-from pykraft.client.elections import Elected, ElectionCalls, ElectionType, election_type
-from pykraft.client.features import FeatureCalls, FeatureMetadata, FeatureUpdate, feature_update
-from pykraft.client.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
-from pykraft.client.groups import ConsumerGroupDescription, GroupCalls, GroupListing, GroupState, GroupType
-from pykraft.client.logs import LogCalls, LogDirDescription
+from pykraft.client.consuming.commits import OffsetAndMetadata
+from pykraft.client.consuming.offsets import OffsetAndTimestamp, OffsetLookups
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.client.numbering import ProducerIdAndEpoch
-from pykraft.client.offsets import OffsetAndTimestamp, OffsetLookups
-from pykraft.client.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
+from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.settings import AdminSettings
-from pykraft.client.transaction_admin import (
-    AbortTransactionSpec,
-    ProducerState,
-    TransactionAdminCalls,
-    TransactionDescription,
-    TransactionListing,
-    TransactionState,
-)
 from pykraft.common.core import Poll, Promise, merge
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition, Uuid

@@ -26,6 +26,11 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pykraft.admin import Admin
+from pykraft.broker.describe import TAIL, NodeView
+from pykraft.broker.faults import Fault, make_fault
+from pykraft.broker.node import Node
+from pykraft.broker.settings.config import advice, read_node_config
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.cluster_arguments import (
     FIRST_CONTROLLER_ID,
     ClusterMode,
@@ -34,7 +39,7 @@ from pykraft.cluster_arguments import (
     rack_of_each,
 )
 from pykraft.cluster_view import ClusterView, view_over_the_wire
-from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
 from pykraft.controller.features import levels_with
@@ -43,14 +48,9 @@ from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
 from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
-from pykraft.server.config import advice, read_node_config
-from pykraft.server.describe import TAIL, NodeView
-from pykraft.server.faults import Fault, make_fault
-from pykraft.server.node import Node
-from pykraft.server.storage_format import format_directories
-from pykraft.storage.checkpoint import read_meta_properties
-from pykraft.storage.filesystem import FileSystem, OsFileSystem
-from pykraft.storage.log_manager import lock_directory
+from pykraft.storage.disk.checkpoint import read_meta_properties
+from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
+from pykraft.storage.upkeep.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, TimeoutProfile, Timeouts, describe_timeouts
 from pykraft.transport.frame_recorder import RecordedFrames
 
@@ -457,7 +457,7 @@ class Cluster:
         (``"NOT_LEADER_OR_FOLLOWER"``), handle them late, drop the ``"request"`` or the ``"answer"``, or only look on.
 
         It meets requests about `topic`, of the client with this id, and the first `count` of them, if these are given.
-        What it has met is in `Fault.caught`. ValueError says what is wrong. See `pykraft.server.faults`."""
+        What it has met is in `Fault.caught`. ValueError says what is wrong. See `pykraft.broker.faults`."""
         self._needs_threads("fault")
         fault = make_fault(api, topic, client_id, error, delay_ms, drop, count)
         self._faults.append(fault)

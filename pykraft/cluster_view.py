@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pykraft.admin import Admin
-from pykraft.client.admin import QuorumDescription, TopicDescription
+from pykraft.broker.describe import NodeView, PartitionView, QuorumView
+from pykraft.broker.startup.lifecycle import LifecycleState
+from pykraft.client.administration.admin import QuorumDescription, TopicDescription
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP
-from pykraft.server.describe import NodeView, PartitionView, QuorumView
-from pykraft.server.lifecycle import LifecycleState
 
 _NO_LEADER = -1
 

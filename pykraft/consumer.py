@@ -8,9 +8,9 @@
 
 With ``group_id``, the consumers of a group share the partitions of their topics, and go on where the group has
 committed to be. Settings are Kafka's, with dots or underscores; the calls are those that a user of kafka-python knows.
-The work is done by `pykraft.client.consumer`, which has no thread; this file gives it one. Only `poll()`, or a loop,
-which polls, makes a rebalance proceed, calls a rebalance listener, and commits automatically: all that happens on the
-user's thread, when the records of the poll before have been dealt with.
+The work is done by `pykraft.client.consuming.consumer`, which has no thread; this file gives it one. Only `poll()`, or
+a loop, which polls, makes a rebalance proceed, calls a rebalance listener, and commits automatically: all that happens
+on the user's thread, when the records of the poll before have been dealt with.
 """
 
 import logging
@@ -32,15 +32,15 @@ from pykraft.client.arguments import (
     topic_partition,
     whole_number,
 )
-from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata, OnCommit
 from pykraft.client.config import consumer_config
-from pykraft.client.consumer import ConsumerCore
+from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata, OnCommit
+from pykraft.client.consuming.consumer import ConsumerCore
+from pykraft.client.consuming.fetcher import READ_COMMITTED, FetchedRecord
+from pykraft.client.consuming.group_part import ASSIGNED, GroupPart, ListenerCall
+from pykraft.client.consuming.offsets import OffsetAndTimestamp
+from pykraft.client.consuming.subscription import SubscriptionPattern
 from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
-from pykraft.client.fetcher import READ_COMMITTED, FetchedRecord
-from pykraft.client.group_part import ASSIGNED, GroupPart, ListenerCall
-from pykraft.client.offsets import OffsetAndTimestamp
 from pykraft.client.settings import ConsumerSettings
-from pykraft.client.subscription import SubscriptionPattern
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition

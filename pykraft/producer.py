@@ -17,7 +17,7 @@ With a ``transactional_id`` all that is sent between two calls is visible as a w
         producer.commit_transaction()
 
 Settings are Kafka's, with dots or underscores; the calls are those that a user of kafka-python knows. The work is done
-by `pykraft.client.producer`, which has no thread; this file gives it one.
+by `pykraft.client.producing.producer`, which has no thread; this file gives it one.
 """
 
 import itertools
@@ -29,7 +29,6 @@ from time import time_ns
 from typing import Any, Unpack
 
 from pykraft.client import config as keys
-from pykraft.client.accumulator import OnDelivery, RecordMetadata
 from pykraft.client.arguments import (
     LARGEST_INT32,
     by_name,
@@ -39,12 +38,13 @@ from pykraft.client.arguments import (
     topic_partition,
     whole_number,
 )
-from pykraft.client.commits import ConsumerGroupMetadata, OffsetAndMetadata
 from pykraft.client.config import producer_config
+from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata
 from pykraft.client.errors import ClientTimeoutError
-from pykraft.client.producer import Obstacle, Outgoing, ProducerCore
+from pykraft.client.producing.accumulator import OnDelivery, RecordMetadata
+from pykraft.client.producing.producer import Obstacle, Outgoing, ProducerCore
+from pykraft.client.producing.transactions import TransactionManager
 from pykraft.client.settings import ProducerSettings
-from pykraft.client.transactions import TransactionManager
 from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition

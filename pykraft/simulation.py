@@ -18,8 +18,8 @@ from pykraft.common.trace import TraceEvent
 from pykraft.controller.features import levels_with
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Intervention
-from pykraft.sim.knobs import Knobs, calm, draw
 from pykraft.sim.report import Report, SimulationFailed
+from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
 
@@ -36,8 +36,8 @@ class Simulation:
         is_calm: bool = False,
         features: Mapping[str, int] | None = None,
     ) -> None:
-        """`knobs` (`pykraft.sim.knobs`) are the seed's own, unless others are given; `is_calm` takes all faults from
-        them, so that there are none but yours. `features` are levels of the cluster by name, where they are to be
+        """`knobs` (`pykraft.sim.trouble.knobs`) are the seed's own, unless others are given; `is_calm` takes all faults
+        from them, so that there are none but yours. `features` are levels of the cluster by name, where they are to be
         others than usual (``{"eligible.leader.replicas.version": 0}``); ConfigError if there is no such level."""
         self.seed = seed
         self.knobs = draw(seed) if knobs is None else knobs

@@ -8,7 +8,7 @@ import html
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from pykraft.server.config import NODE_CONFIG
+from pykraft.broker.settings.config import NODE_CONFIG
 
 LESSON: Mapping[str, int] = {
     "broker.session.timeout.ms": 600,

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, TopicPartition
 from pykraft import Cluster, NewTopic, Producer
 from pykraft.common.errors import CorruptRecordError
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.records.batch import HEADER_BYTES, batches
 from pykraft.storage.index import OffsetIndex
-from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.upkeep.log_loader import LogLoader
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 TOPIC = "flights"
@@ -27,7 +27,7 @@ SETTINGS = {"retention.ms": "-1", "segment.ms": str(12 * 3600 * 1000)}
 """A segment for each half day, by the flights' own time."""
 HOUSEKEEPING = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
 """A killed node finds no recent recovery point, however long it took to write the flights: every segment is read."""
-LOG = "pykraft.storage.log_loader.LogLoader._recover"
+LOG = "pykraft.storage.upkeep.log_loader.LogLoader._recover"
 BATCHES = "pykraft.storage.log_segment.LogSegment._undamaged_batches"
 INDEX = "pykraft.storage.index.OffsetIndex.rewrite"
 EMPTY_POLLS = 6

@@ -12,12 +12,12 @@ from random import Random
 
 from pykraft import Cluster, Consumer, NewTopic, Producer, TopicPartition
 from pykraft.course.labs.plug import Outcome, at_most, plugged
-from pykraft.course.surroundings import pick
 from pykraft.course.syllabus import SEED
 from pykraft.datasets import flights
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.storage.file_records import BatchPosition
 from pykraft.storage.index import OffsetPosition, TimestampOffset
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 PARTITION = TopicPartition("flights", 0)

@@ -14,15 +14,15 @@ from confluent_kafka import TopicPartition as OtherPartition
 
 from pykraft import Cluster, Consumer, NewTopic, Producer, TopicPartition
 from pykraft.course.labs.plug import Outcome, Plug, plugged
-from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.record import Record
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
-PRODUCER = "pykraft.client.accumulator.RecordBatchBuilder"
-CONSUMER = "pykraft.client.fetcher.batches"
+PRODUCER = "pykraft.client.producing.accumulator.RecordBatchBuilder"
+CONSUMER = "pykraft.client.consuming.fetcher.batches"
 EMPTY_POLLS, POLL_MS, FLUSH_S = 6, 1_000, 120
 DELIVERY_MS, REQUEST_MS = 120_000, 60_000
 """A broker refuses a wrong batch at once; only a busy machine takes long."""

@@ -17,10 +17,10 @@ from itertools import islice
 
 from pykraft import Cluster, NewTopic, Producer
 from pykraft.course.labs.plug import Outcome, at_least, plugged
-from pykraft.course.rigs.certificate import reading_side, sending_side
-from pykraft.course.rigs.programs import Program, ProgramFailed
-from pykraft.course.surroundings import pick
+from pykraft.course.lessons.zero_copy.certificate import reading_side, sending_side
+from pykraft.course.lessons.zero_copy.programs import Program, ProgramFailed
 from pykraft.datasets import flights
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 TOPIC = "flights"

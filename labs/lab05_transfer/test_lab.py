@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pykraft.course.rigs.certificate import reading_side, sending_side
+from pykraft.course.lessons.zero_copy.certificate import reading_side, sending_side
 
 SMALL_BUFFER = 16_384
 PIECE = 32_768

@@ -15,8 +15,8 @@ import threading
 import time
 
 from pykraft.course.labs.plug import Outcome, at_least, at_most, plugged
+from pykraft.course.lessons.one_request.stages import Broker, small_request
 from pykraft.course.rigs.by_hand import correlation_id_of, waiting_fetch
-from pykraft.course.rigs.stages import Broker, small_request
 from pykraft.network.stages import RequestQueue, WaitingTime
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import Answer

@@ -15,14 +15,14 @@ from confluent_kafka import Producer as OtherProducer
 
 from pykraft import Cluster, NewTopic, Producer
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.surroundings import pick
 from pykraft.datasets import flights
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 PARTITIONS = 6
 LIMIT_S = 30
-KEYED = "pykraft.client.producer.partition_of_key"
-KEYLESS = "pykraft.client.partitioner.StickyPartitioner.partition"
+KEYED = "pykraft.client.producing.producer.partition_of_key"
+KEYLESS = "pykraft.client.producing.partitioner.StickyPartitioner.partition"
 
 
 def run(work):

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pykraft.client import partitioner as kafka
+from pykraft.client.producing import partitioner as kafka
 
 # As Kafka's own tests have them, as signed numbers.
 KNOWN = {

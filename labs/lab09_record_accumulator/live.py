@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pykraft import Cluster, Producer
 from pykraft.client import config as keys
-from pykraft.client.accumulator import ProducerBatch
+from pykraft.client.producing.accumulator import ProducerBatch
 from pykraft.common.core import FOREVER
 from pykraft.course.labs.plug import Outcome, at_least, plugged
-from pykraft.course.surroundings import pick
 from pykraft.records.builder import estimated_size
+from pykraft.surroundings import pick
 from pykraft.viz import log_orders
-from pykraft.viz.batch_chart import MOST_CELLS, trouble_in
+from pykraft.viz.clients.batch_chart import MOST_CELLS, trouble_in
 
 TOPIC, PARTITIONS = "numbers", 3
 REFUSED = 8
@@ -37,8 +37,8 @@ SETTINGS = {
     "request_timeout_ms": 3_000, "delivery_timeout_ms": DELIVERY_MS,
 }  # fmt: skip
 """One request in flight: without numbers, order and duplicates depend on the accumulator alone."""
-ACCUMULATOR = "pykraft.client.accumulator.RecordAccumulator."
-DRAIN = "pykraft.client.sender.Sender._drain"
+ACCUMULATOR = "pykraft.client.producing.accumulator.RecordAccumulator."
+DRAIN = "pykraft.client.producing.sender.Sender._drain"
 
 
 def run(work):

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pykraft import Cluster, Producer
 from pykraft.course.labs.plug import Outcome
-from pykraft.course.rigs.virtual_failover import VirtualFailover
-from pykraft.course.surroundings import pick
+from pykraft.course.lessons.acks.virtual_failover import VirtualFailover
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 TOPIC = "numbers"

@@ -10,10 +10,10 @@ import time
 from confluent_kafka import Producer
 
 from pykraft import Cluster
+from pykraft.broker.replication.follower_state import FollowerState
+from pykraft.broker.replication.partition import Partition
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.server.follower_state import FollowerState
-from pykraft.server.partition import Partition
 from pykraft.viz import board
 
 TOPIC = "orders"
@@ -146,11 +146,11 @@ def places(work):
         errors = {"acknowledge": ErrorCode.NONE, "too few": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
         return errors.get(heard)
 
-    ours = "pykraft.server.partition.Partition"
+    ours = "pykraft.broker.replication.partition.Partition"
     return {
         f"{ours}.advance_high_watermark": advance,
-        "pykraft.server.follower_state.FollowerState.record_fetch": fetched,
-        "pykraft.server.follower_state.FollowerState.is_caught_up": is_caught_up,
+        "pykraft.broker.replication.follower_state.FollowerState.record_fetch": fetched,
+        "pykraft.broker.replication.follower_state.FollowerState.is_caught_up": is_caught_up,
         f"{ours}.propose_expansion": expand,
         f"{ours}.check_may_append": check,
         f"{ours}.replicated_up_to": replicated,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pykraft.server.follower_state import FollowerState
+from pykraft.broker.replication.follower_state import FollowerState
 
 LEADER, FIRST, SECOND = 1, 2, 3
 ALL = {LEADER, FIRST, SECOND}

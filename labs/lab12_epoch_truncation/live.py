@@ -5,15 +5,15 @@ others have a record that it lacks, and appends another one at the same offset, 
 a record that no follower has. Both are cut off, another broker leads, the links are mended, and they follow.
 """
 
+from pykraft.broker.replication import fetching
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.rigs.failover import Partings, epochs_of
+from pykraft.course.lessons.failover.failover import Partings, epochs_of
 from pykraft.course.rigs.replication import PARTITION, TOPIC
-from pykraft.server import fetching
 from pykraft.viz import board
 
-ANSWER = "pykraft.server.fetching.diverging_end"
-TRUNCATE = "pykraft.server.replica_fetcher.ReplicaFetcher._truncate"
+ANSWER = "pykraft.broker.replication.fetching.diverging_end"
+TRUNCATE = "pykraft.broker.replication.replica_fetcher.ReplicaFetcher._truncate"
 
 
 def run(work):

@@ -9,12 +9,12 @@ no leader without all that is committed.
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import ErrorCode
 from pykraft.course.labs.plug import Outcome, at_most, plugged
-from pykraft.course.rigs.elections import behind_and_complete, failover
-from pykraft.course.surroundings import pick
+from pykraft.course.lessons.elections.elections import behind_and_complete, failover
 from pykraft.raft import wire
 from pykraft.raft.quorum_state import Follower, Prospective, Unattached
 from pykraft.raft.service import RaftService
 from pykraft.sim.cluster import SimulationFailed
+from pykraft.surroundings import pick
 from pykraft.viz import roles_over_time
 
 VOTE = "pykraft.raft.service.RaftService.vote"

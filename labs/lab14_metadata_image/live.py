@@ -8,7 +8,7 @@ with the controller's files.
 
 from pykraft import Cluster
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.rigs.metadata_log import (
+from pykraft.course.lessons.metadata_log.metadata_log import (
     change_a_setting,
     death_of,
     image_of,
@@ -18,7 +18,14 @@ from pykraft.course.rigs.metadata_log import (
     side_by_side,
     wait_for_snapshot,
 )
-from pykraft.course.rigs.plain_metadata import KINDS, differences, full_records, plain_image, plain_record, rows
+from pykraft.course.lessons.metadata_log.plain_metadata import (
+    KINDS,
+    differences,
+    full_records,
+    plain_image,
+    plain_record,
+    rows,
+)
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, NOWHERE, MetadataImage
 from pykraft.viz import image_map

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from pykraft.common.types import OffsetAndEpoch, Uuid
-from pykraft.course.rigs.plain_metadata import differences, plain_image, real_record, rows
+from pykraft.course.lessons.metadata_log.plain_metadata import differences, plain_image, real_record, rows
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE
 

@@ -8,7 +8,7 @@ protocol are pykraft's own. Who owned what, and when, is what their rebalance li
 from pykraft import Cluster, NewTopic, TopicPartition
 from pykraft.common.assignors.sticky import decode_claim
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.rigs.live_group import LiveGroup
+from pykraft.course.lessons.groups.live_group import LiveGroup
 from pykraft.viz import ownership
 
 TOPIC, PARTITIONS = "orders", 8

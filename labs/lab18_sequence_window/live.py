@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pykraft import Cluster, Producer
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.surroundings import pick
+from pykraft.surroundings import pick
 from pykraft.viz import tally
 
 TOPIC = "numbers"

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 
 from pykraft import Cluster, Consumer, Producer, TopicPartition
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.surroundings import pick
 from pykraft.records.batch import batches
 from pykraft.records.markers import read_marker
 from pykraft.storage.transaction_index import AbortedTransaction
+from pykraft.surroundings import pick
 from pykraft.viz import tally
 
 TOPIC = "transfers"

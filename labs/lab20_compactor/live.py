@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as OtherProducer
 
 from pykraft import Cluster, ConfigResource, ConfigResourceType, NewTopic
-from pykraft.common.topic_config import DELETE_RETENTION_MS, SEGMENT_BYTES
+from pykraft.common.settings.topic_config import DELETE_RETENTION_MS, SEGMENT_BYTES
 from pykraft.course.labs.plug import Outcome, at_most, plugged
-from pykraft.course.surroundings import pick
 from pykraft.datasets import flight_statuses
 from pykraft.records.filtering import filtered, outlines, unpacked
-from pykraft.storage.cleaner import Cleaning
+from pykraft.storage.upkeep.cleaner import Cleaning
+from pykraft.surroundings import pick
 from pykraft.viz import bars
 
 STEPS, PASS = TOPICS = ("step-by-step", "in-one-pass")
@@ -31,11 +31,11 @@ SETTINGS = {
     "min.cleanable.dirty.ratio": "0.01",
     "min.compaction.lag.ms": "3600000",
 }
-MAP = "pykraft.storage.cleaner.OffsetMap.note"
-BATCH = "pykraft.storage.cleaner.Cleaning._filtered"
-GROUPS = "pykraft.storage.cleaner.Cleaning._groups"
-WHOLE = "pykraft.storage.cleaner.Cleaning._make_map"
-ITERATOR = "pykraft.storage.cleaner.outlines"
+MAP = "pykraft.storage.upkeep.cleaner.OffsetMap.note"
+BATCH = "pykraft.storage.upkeep.cleaner.Cleaning._filtered"
+GROUPS = "pykraft.storage.upkeep.cleaner.Cleaning._groups"
+WHOLE = "pykraft.storage.upkeep.cleaner.Cleaning._make_map"
+ITERATOR = "pykraft.storage.upkeep.cleaner.outlines"
 """A list here: where your code raises, pykraft's own has to see the same records once more."""
 SMALLER, EMPTY_POLLS, FLUSH_S = 0.8, 6, 120
 

@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary
 
 from pykraft import Cluster, Consumer, NewTopic, Producer
 from pykraft.course.labs.plug import Outcome, plugged
-from pykraft.course.surroundings import pick
 from pykraft.spark.options import EARLIEST, stream_options
-from pykraft.spark.stream import StreamOffset, StreamPlanner
+from pykraft.spark.reading.stream import StreamOffset, StreamPlanner
+from pykraft.surroundings import pick
 from pykraft.viz import read_by_tasks
 
-LATEST = "pykraft.spark.stream.StreamPlanner.latest_offset"
-RANGES = "pykraft.spark.stream.StreamPlanner.ranges"
+LATEST = "pykraft.spark.reading.stream.StreamPlanner.latest_offset"
+RANGES = "pykraft.spark.reading.stream.StreamPlanner.ranges"
 MOST_BATCHES = 60
 
 

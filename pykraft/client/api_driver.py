@@ -39,9 +39,9 @@ from pykraft.client.lookups import (
 )
 from pykraft.client.metadata import CHANNEL as METADATA_CHANNEL
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import Config
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from pykraft.common.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
 from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
+from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
 from pykraft.common.types import Endpoint
 
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)

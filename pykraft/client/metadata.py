@@ -16,9 +16,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.client.config import METADATA_MAX_AGE_MS, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS
-from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.settings.config import Config
 from pykraft.common.types import ZERO_UUID, Endpoint, Node, TopicPartition, Uuid
 from pykraft.protocol.messages.cluster import (
     CONTROLLER_ENDPOINTS,

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pykraft.common.config import parse_properties
 from pykraft.common.errors import KafkaError
+from pykraft.common.settings.config import parse_properties
 
 if TYPE_CHECKING:
     from pykraft.runtime.client_thread import ClosesOnExit

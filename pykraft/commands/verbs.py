@@ -48,5 +48,7 @@ COMMANDS = {verb: meaning for verbs in SUBJECTS.values() for verb, meaning in ve
 
 
 def module_of(verb: str) -> str:
-    """The module of a verb: that of ``consumer-groups`` is `pykraft.commands.consumer_groups`."""
-    return f"pykraft.commands.{verb.replace('-', '_')}"
+    """The module of a verb: that of ``consumer-groups`` is
+    `pykraft.commands.groups_and_transactions.consumer_groups`."""
+    subject = next(subject for subject, verbs in SUBJECTS.items() if verb in verbs)
+    return ".".join(filter(None, ("pykraft.commands", subject, verb.replace("-", "_"))))

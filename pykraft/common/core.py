@@ -170,7 +170,7 @@ class Promise(Generic[T]):
 
 Steps = Generator[Any, int, T]
 """Work that takes long, done in pieces: it may be interrupted at each yield, is sent the time when it goes on, and
-returns a value. What runs it (`server.slices`) lets others come between."""
+returns a value. What runs it (`broker.turns.slices`) lets others come between."""
 
 
 def finish(steps: Steps[T]) -> T:

@@ -16,7 +16,7 @@ class of the exception; at most `MOST_SORTS` are told apart. The metric
 ``pykraft:type=FaultHandler,name=FaultCount,place=...`` counts.
 
 These are no faults, and `handle_fault` raises them again: OSError, because a disk that fails stops the node in order
-(`server.node.Node.disk_failure`), and what is no Exception (KeyboardInterrupt, the crash of a simulated machine). A
+(`broker.node.Node.disk_failure`), and what is no Exception (KeyboardInterrupt, the crash of a simulated machine). A
 KafkaError that a handler raises is an answer: catch it before.
 
 `FatalFault` is the other case: the node's own state cannot be trusted any more, and must not be answered from or

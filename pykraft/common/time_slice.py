@@ -10,7 +10,7 @@ what does it asks after each piece whether its slice of time is over::
             ...  # go on in the next turn of the node's loop
 
 How long a piece takes need not be known beforehand: a slice is measured, not counted. Within a step of the simulator no
-time passes, so a slice there ends as the seed says (`sim.slices`), and histories go through cuts at every place.
+time passes, so a slice there ends as the seed says (`sim.world.slices`), and histories go through cuts at every place.
 
 A computation that an answer depends on is different. If it is short the answer waits for it, and if it is long the
 answer goes out without it. Which of the two it is must not depend on how busy the machine is: `is_long` counts steps.

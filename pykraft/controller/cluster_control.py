@@ -24,7 +24,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.features import METADATA_VERSION, check_broker_features
 from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_of
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord, gathered
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, LATEST

@@ -5,7 +5,7 @@ Follows org.apache.kafka.server.config.{KRaftConfigs,ServerLogConfigs}.
 
 from typing import Any
 
-from pykraft.common.config import Key, boolean, integer
+from pykraft.common.settings.config import Key, boolean, integer
 
 BROKER_SESSION_TIMEOUT_MS = integer(
     "broker.session.timeout.ms", 9000, "a broker that is silent this long is fenced", at_least=1

@@ -16,19 +16,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
-from pykraft.common.config import as_text
 from pykraft.common.core import Steps
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.group_config import BROKER_GROUP_CONFIG, check_group_settings
-from pykraft.common.topic_config import (
+from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
+from pykraft.common.settings.config import as_text
+from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, check_group_settings
+from pykraft.common.settings.topic_config import (
     LOG_CONFIG,
     broker_names,
     check_topic_settings,
 )
-from pykraft.controller.elr import check_min_isr_change, clearing_records
+from pykraft.controller.partitions.elr import check_min_isr_change, clearing_records
+from pykraft.controller.partitions.topics import check_topic_name
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
-from pykraft.controller.topics import check_topic_name
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.settings import NodeLayers, broker_number, node_layers
 from pykraft.protocol.messages.configs import (

@@ -31,10 +31,10 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from pykraft.common.config import Config
 from pykraft.common.core import FOREVER, Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FatalFault
+from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
@@ -44,16 +44,16 @@ from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.controller_control import register_controller
 from pykraft.controller.directories import DirectoryControl
-from pykraft.controller.elections import LeaderElections
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
 from pykraft.controller.heartbeats import BrokerHeartbeats
+from pykraft.controller.partitions.elections import LeaderElections
+from pykraft.controller.partitions.reassignment import ReassignmentControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
+from pykraft.controller.partitions.topics import TopicControl
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
-from pykraft.controller.reassignment import ReassignmentControl
-from pykraft.controller.replication_control import ReplicationControl
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord, check_size
-from pykraft.controller.topics import TopicControl
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
@@ -87,7 +87,7 @@ from pykraft.protocol.messages.records import (
 )
 from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
-from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.log.listener import CommittedBatch
 
 NOT_ACTIVE = -1
 

@@ -16,7 +16,7 @@ from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.cluster_control import ClusterControl
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION

@@ -22,8 +22,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.controller.elr import safety_records
 from pykraft.controller.features import SUPPORTED_FEATURES, UNSUPPORTED
+from pykraft.controller.partitions.elr import safety_records
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.controller.elr import first_min_isr
+from pykraft.controller.partitions.elr import first_min_isr
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (
@@ -37,7 +37,7 @@ from pykraft.metadata.versions import (
     why_not,
 )
 from pykraft.protocol.messages.records import BeginTransactionRecord, EndTransactionRecord, FeatureLevelRecord
-from pykraft.raft.voters import SUPPORTED_KRAFT_VERSIONS
+from pykraft.raft.log.voters import SUPPORTED_KRAFT_VERSIONS
 
 __all__ = [
     "ELR_VERSION",

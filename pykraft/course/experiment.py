@@ -40,9 +40,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from pykraft.course.lesson import FAILS, HOLDS
-from pykraft.viz.figure import Figure
-from pykraft.viz.pairs_chart import factors_of_pairs
-from pykraft.viz.verdict_chart import Finding
+from pykraft.viz.drawing.figure import Figure
+from pykraft.viz.measured.pairs_chart import factors_of_pairs
+from pykraft.viz.measured.verdict_chart import Finding
 
 UNDECIDED = "UNDECIDED"
 UNWRITTEN = "FILL IN"

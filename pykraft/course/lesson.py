@@ -35,18 +35,18 @@ from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pykraft.client.admin import NewTopic, UnknownTopicError
+from pykraft.client.administration.admin import NewTopic, UnknownTopicError
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.course.asking.picture_guess import PictureGuess
+from pykraft.course.asking.question_file import asked, is_measured, questions, right_letter, scales
+from pykraft.course.asking.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.kernel import Obstacle
 from pykraft.course.machine import Machine, Measurement, measure
-from pykraft.course.picture_guess import PictureGuess
 from pykraft.course.progress import guesses, note
-from pykraft.course.question_file import asked, is_measured, questions, right_letter, scales
-from pykraft.course.questions import Option, Question, in_drawn_order, in_written_order
 from pykraft.course.resources import Resources
 from pykraft.course.shown_source import shown_source
-from pykraft.course.surroundings import Shown, Told, current_cell, is_headless, pick, profile, show
 from pykraft.course.syllabus import SEED, entry
+from pykraft.surroundings import Shown, Told, current_cell, is_headless, pick, profile, show
 
 if TYPE_CHECKING:
     from pykraft.cluster import Cluster

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pykraft.course.surroundings import home, is_headless
+from pykraft.surroundings import home, is_headless
 
 FILE = "progress.json"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
 
 import pykraft
-from pykraft.course.surroundings import Shown
+from pykraft.surroundings import Shown
 
 MAX_LINES = 60
 ROOT = Path(pykraft.__file__).resolve().parent.parent
@@ -43,7 +43,7 @@ def _function(thing: object) -> Showable:
 
 
 def _place(thing: object) -> str:
-    """File and name, such as ``pykraft/client/partitioner.py: murmur2``."""
+    """File and name, such as ``pykraft/client/producing/partitioner.py: murmur2``."""
     found = _function(thing)
     path = Path(inspect.getsourcefile(found) or "").resolve()
     shown = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name

@@ -6,9 +6,9 @@ without a kernel.
 
 from collections.abc import Callable
 
-from pykraft.course.lead_on import runs_on_shift_enter
-from pykraft.course.surroundings import is_headless, is_notebook
-from pykraft.viz.figure import Figure
+from pykraft.course.asking.lead_on import runs_on_shift_enter
+from pykraft.surroundings import is_headless, is_notebook
+from pykraft.viz.drawing.figure import Figure
 
 Range = tuple[int, int, int]
 """The smallest value of a slider, the largest, and the one it begins with."""

@@ -36,7 +36,7 @@ from pykraft.protocol.messages.records import (
     EndTransactionRecord,
     MetadataRecord,
 )
-from pykraft.raft.listener import CommittedBatch, Listener
+from pykraft.raft.log.listener import CommittedBatch, Listener
 
 LoadFault = Callable[[Exception, int, str], None]
 """Hears of a record that cannot be replayed, or an image that cannot be made: why, at which offset, which record."""

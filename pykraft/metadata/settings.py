@@ -22,12 +22,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from pykraft.common.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
-from pykraft.common.client_metrics_config import CLIENT_METRICS_CONFIG
-from pykraft.common.config import Config, ConfigDef, Key, as_text
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
-from pykraft.common.topic_config import (
+from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
+from pykraft.common.settings.client_metrics_config import CLIENT_METRICS_CONFIG
+from pykraft.common.settings.config import Config, ConfigDef, Key, as_text
+from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
+from pykraft.common.settings.topic_config import (
     BROKER_DEFAULTS,
     INTERNAL_BROKER_SETTINGS,
     INTERNAL_PREFIX,

@@ -9,7 +9,7 @@ A snapshot of offset 47 holds all that is decided before 47, and nothing else: t
 batch has just ended at 46 and no metadata transaction is open. The image is a value, so it is encoded and written off
 the node's thread (`common.background`), while the node goes on. The log is synced first: from then on a start reads the
 snapshot and what follows it, and trusts what is before. When the file is whole and on the disk, the node gets a call on
-its own thread; a crash before that leaves a file that no start takes for a snapshot (`raft.snapshot`).
+its own thread; a crash before that leaves a file that no start takes for a snapshot (`raft.log.snapshot`).
 
 Follows org.apache.kafka.image.publisher.{SnapshotGenerator,SnapshotEmitter} (KIP-630, KIP-876).
 """
@@ -17,17 +17,17 @@ Follows org.apache.kafka.image.publisher.{SnapshotGenerator,SnapshotEmitter} (KI
 from collections.abc import Callable, Sequence
 
 from pykraft.common.background import Background
-from pykraft.common.config import Config
 from pykraft.common.core import Clock
+from pykraft.common.settings.config import Config
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.records import encode_metadata_record
 from pykraft.raft import config as keys
-from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.log.listener import CommittedBatch
+from pykraft.raft.log.snapshot import encode_snapshot, write_snapshot
+from pykraft.raft.log.voters import VoterSet
 from pykraft.raft.replica import RaftReplica
-from pykraft.raft.snapshot import encode_snapshot, write_snapshot
-from pykraft.raft.voters import VoterSet
 
 
 class SnapshotGenerator:

@@ -46,14 +46,14 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft import config as keys
 from pykraft.raft import wire
-from pykraft.raft.listener import Listener
+from pykraft.raft.log.listener import Listener
+from pykraft.raft.log.snapshot_fetch import SnapshotFetch
+from pykraft.raft.log.state_machine import CommitReader
+from pykraft.raft.log.voters import STATIC_VOTERS
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Prospective, Resigned, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
-from pykraft.raft.snapshot_fetch import SnapshotFetch
-from pykraft.raft.state_machine import CommitReader
 from pykraft.raft.voter_updates import upgrade
-from pykraft.raft.voters import STATIC_VOTERS
 
 _MAX_FETCH_WAIT_MS = 500
 

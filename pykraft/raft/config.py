@@ -5,7 +5,7 @@ Follows org.apache.kafka.raft.QuorumConfig.
 
 from typing import Any
 
-from pykraft.common.config import Key, integer
+from pykraft.common.settings.config import Key, integer
 
 ELECTION_TIMEOUT_MS = integer(
     "controller.quorum.election.timeout.ms", 1000, "a candidate waits so long, and up to twice, for votes", at_least=0

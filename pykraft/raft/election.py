@@ -22,10 +22,10 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pykraft.common.config import LARGEST
+from pykraft.common.settings.config import LARGEST
 from pykraft.common.types import ZERO_UUID, ReplicaKey, Uuid
-from pykraft.storage.checkpoint import DamagedFileError
-from pykraft.storage.filesystem import FileSystem, replace_file
+from pykraft.storage.disk.checkpoint import DamagedFileError
+from pykraft.storage.disk.filesystem import FileSystem, replace_file
 
 QUORUM_STATE = "quorum-state"
 NO_ONE = -1

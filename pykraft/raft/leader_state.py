@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from pykraft.common.core import FOREVER
 from pykraft.common.types import ReplicaKey
-from pykraft.raft.voters import VoterSet
+from pykraft.raft.log.voters import VoterSet
 
 CHECK_QUORUM_FACTOR = 1.5
 OBSERVER_SESSION_MS = 300_000

@@ -34,7 +34,7 @@ from pykraft.common.core import FOREVER
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, ReplicaKey
 from pykraft.raft.election import ElectionState, QuorumStateFile
-from pykraft.raft.voters import STATIC_VOTERS, VoterSet
+from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet
 
 
 class RoleName(Enum):

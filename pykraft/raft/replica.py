@@ -12,9 +12,9 @@ Follows the onBecome... methods of org.apache.kafka.raft.KafkaRaftClient.
 from collections.abc import Callable, Sequence
 from random import Random
 
-from pykraft.common.config import Config
 from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import CorruptRecordError, ErrorCode
+from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
 from pykraft.common.types import EVERYWHERE, Node, OffsetAndEpoch, ReplicaKey
@@ -28,19 +28,19 @@ from pykraft.protocol.messages.control import (
 from pykraft.protocol.messages.data import FetchResponse
 from pykraft.raft import config as keys
 from pykraft.raft import wire
-from pykraft.raft.accumulator import BatchAccumulator
 from pykraft.raft.election import QuorumStateFile
-from pykraft.raft.history import check_understood
 from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.log.accumulator import BatchAccumulator
+from pykraft.raft.log.history import check_understood
+from pykraft.raft.log.replicated_log import ReplicatedLog
+from pykraft.raft.log.snapshot_fetch import SnapshotFetch
+from pykraft.raft.log.state_machine import CommitReader, ControlRecords
+from pykraft.raft.log.voters import BOOTSTRAP_OFFSET, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
 from pykraft.raft.quorum_state import Candidate, Leader, Nominee, Prospective, QuorumState
-from pykraft.raft.replicated_log import ReplicatedLog
 from pykraft.raft.requests import QuorumRequests
-from pykraft.raft.snapshot_fetch import SnapshotFetch
-from pykraft.raft.state_machine import CommitReader, ControlRecords
-from pykraft.raft.voters import BOOTSTRAP_OFFSET, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
 from pykraft.records.batch import batches
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.storage.disk.checkpoint import DamagedFileError
 
 _CLEAN_INTERVAL_MS = 60_000
 

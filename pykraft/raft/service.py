@@ -23,11 +23,11 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft import config as keys
 from pykraft.raft import wire
+from pykraft.raft.log.replicated_log import Verdict
+from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.raft.quorum_description import describe_quorum
 from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_vote
 from pykraft.raft.replica import RaftReplica, unavailable
-from pykraft.raft.replicated_log import Verdict
-from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.raft.voter_updates import update_voter
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)

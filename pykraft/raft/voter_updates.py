@@ -23,8 +23,8 @@ org.apache.kafka.raft.LeaderState.
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
+from pykraft.raft.log.voters import STATIC_VOTERS, Voter, VoterSet
 from pykraft.raft.replica import RaftReplica, voters_records
-from pykraft.raft.voters import STATIC_VOTERS, Voter, VoterSet
 
 
 def update_voter(replica: RaftReplica, voter: Voter, now: int) -> ErrorCode:

@@ -28,8 +28,8 @@ from pykraft.protocol.messages.quorum import (
     VoteRequest,
     VoteResponse,
 )
-from pykraft.raft.replicated_log import Validation, Verdict
-from pykraft.raft.voters import VersionRange, Voter
+from pykraft.raft.log.replicated_log import Validation, Verdict
+from pykraft.raft.log.voters import VersionRange, Voter
 
 NO_LEADER = -1
 _NO_SNAPSHOT = OffsetAndEpoch(0, 0)

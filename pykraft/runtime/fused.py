@@ -6,14 +6,14 @@ Follows kafka.network.SocketServer, whose threads it does without; `runtime.stag
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
+from pykraft.broker.node import Node
+from pykraft.broker.settings.config import Listener
 from pykraft.common.metrics import NETWORK, Series
 from pykraft.common.timer import Timer
 from pykraft.network.connection_quotas import ConnectionQuotas
 from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
-from pykraft.server.config import Listener
-from pykraft.server.node import Node
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_connection import RequestChannel

@@ -47,6 +47,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from pykraft.broker.node import Node
+from pykraft.broker.settings.config import Listener
 from pykraft.common.core import FOREVER
 from pykraft.common.metrics import NETWORK, SERVER, Series
 from pykraft.common.timer import Timer
@@ -55,8 +57,6 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorder, SharedRequestMetrics, WaitingTime
 from pykraft.protocol.api import ListenerKind
-from pykraft.server.config import Listener
-from pykraft.server.node import Node
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_connection import QueuedRequest

@@ -34,6 +34,12 @@ from functools import partial
 from random import Random
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
+from pykraft.broker.describe import TAIL, NodeView, describe
+from pykraft.broker.node import Node
+from pykraft.broker.requests.quotas import Quotas
+from pykraft.broker.settings import config as node_keys
+from pykraft.broker.settings import socket_config as keys
+from pykraft.broker.settings.config import NodeConfig
 from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import FaultHandler
@@ -50,15 +56,9 @@ from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.staged import StagedStages
-from pykraft.server import config as node_keys
-from pykraft.server import socket_config as keys
-from pykraft.server.config import NodeConfig
-from pykraft.server.describe import TAIL, NodeView, describe
-from pykraft.server.node import Node
-from pykraft.server.quotas import Quotas
-from pykraft.storage.filesystem import FileSystem, OsFileSystem
-from pykraft.storage.log_manager import LogDirectoryFailedError
-from pykraft.storage.open_files import most_open_files
+from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
+from pykraft.storage.disk.open_files import most_open_files
+from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError
 from pykraft.transport.frame_recorder import FrameRecorder
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """One simulated run: a whole cluster with its clients, from a seed.
 
 A run has two parts. In the first the clients work while trouble of all kinds comes over the cluster, and after every
-event the laws of `sim.invariants` are checked. In the second the trouble ends, and the cluster must recover: more
+event the laws of `sim.laws.invariants` are checked. In the second the trouble ends, and the cluster must recover: more
 records are acknowledged; then the producers pause, and soon every node is ready, every partition has a leader and a
 full ISR, everything that was taken is acknowledged or has failed, and the consumers have read all there is. Safety
 alone could be had by doing nothing.
@@ -16,45 +16,45 @@ from functools import partial
 from hashlib import blake2b
 from random import Random
 
-from pykraft.client.admin import NewTopic
+from pykraft.broker.broker import Broker
+from pykraft.broker.coordination.coordinators import GROUP_TOPIC, InternalLog
+from pykraft.broker.describe import NodeView, describe, never_started
+from pykraft.broker.settings.config import RACK_AWARE_SELECTOR, read_node_config
+from pykraft.broker.startup.lifecycle import LifecycleState
+from pykraft.broker.startup.storage_format import format_directories
+from pykraft.client.administration.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
-from pykraft.coordinator.group.classic_group import ClassicState
+from pykraft.coordinator.group.classic_groups.classic_group import ClassicState
 from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.raft.state_machine import CommitReader
-from pykraft.server.broker import Broker
-from pykraft.server.config import RACK_AWARE_SELECTOR, read_node_config
-from pykraft.server.coordinators import GROUP_TOPIC, InternalLog
-from pykraft.server.describe import NodeView, describe, never_started
-from pykraft.server.lifecycle import LifecycleState
-from pykraft.server.storage_format import format_directories
-from pykraft.sim.admin_workload import Administrator
-from pykraft.sim.classic_group_laws import ClassicGroupLaws
-from pykraft.sim.consumer_group_laws import ConsumerGroupLaws
-from pykraft.sim.election_workload import Elector
-from pykraft.sim.faults import Faults
-from pykraft.sim.group_laws import GroupLaws
-from pykraft.sim.group_workload import GroupWorkload
-from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.raft.log.state_machine import CommitReader
 from pykraft.sim.interventions import Intervention
-from pykraft.sim.invariants import PLAIN, RECREATED, Violation, require
-from pykraft.sim.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
-from pykraft.sim.level_laws import check_record_versions
-from pykraft.sim.network import Network
-from pykraft.sim.reassignment_workload import in_progress
-from pykraft.sim.recreation_workload import RecreationWorkload
+from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
+from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
+from pykraft.sim.laws.group_laws import GroupLaws
+from pykraft.sim.laws.invariants import PLAIN, RECREATED, Violation, require
+from pykraft.sim.laws.level_laws import check_record_versions
+from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
+from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.report import Report, SimulationFailed
-from pykraft.sim.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.slices import SeededSlice
-from pykraft.sim.transaction_laws import BANK, COPY, Outcome
-from pykraft.sim.transaction_storm import TransactionStorm
-from pykraft.sim.watcher import Watcher
-from pykraft.sim.workload import TOPIC, Reader, TopicMaker, Writer
+from pykraft.sim.trouble.faults import Faults
+from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.workloads.admin_workload import Administrator
+from pykraft.sim.workloads.election_workload import Elector
+from pykraft.sim.workloads.group_workload import GroupWorkload
+from pykraft.sim.workloads.reassignment_workload import in_progress
+from pykraft.sim.workloads.recreation_workload import RecreationWorkload
+from pykraft.sim.workloads.transaction_storm import TransactionStorm
+from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.network import Network
+from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.world.slices import SeededSlice
 from pykraft.storage.log_tail import Tails
 
 FIRST_CONTROLLER_ID = 101

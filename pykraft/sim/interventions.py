@@ -11,9 +11,9 @@ glossary of reliability terms calls them: a crash, a network partition, message 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pykraft.sim.hosts import SimulatedNode
-from pykraft.sim.network import Undeliverable
-from pykraft.sim.scheduler import US_PER_MS
+from pykraft.sim.world.hosts import SimulatedNode
+from pykraft.sim.world.network import Undeliverable
+from pykraft.sim.world.scheduler import US_PER_MS
 
 if TYPE_CHECKING:
     from pykraft.sim.cluster import SimulatedCluster

@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pykraft.client import config as keys
+from pykraft.client.consuming.reader import ReaderCore
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.client.metadata import CHANNEL
-from pykraft.client.reader import ReaderCore
-from pykraft.common.config import Config
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.runtime.client_loop import BlockingClient

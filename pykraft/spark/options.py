@@ -45,8 +45,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pykraft.client.config import CONSUMER_CONFIG, DEFAULT_API_TIMEOUT_MS, bootstrap_endpoints, client_config
-from pykraft.common.config import Config, ConfigDef, Key, boolean, integer, names, string
 from pykraft.common.errors import ConfigError
+from pykraft.common.settings.config import Config, ConfigDef, Key, boolean, integer, names, string
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 

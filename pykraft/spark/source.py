@@ -38,17 +38,17 @@ from pyspark.sql.types import StructType
 
 from pykraft.common.errors import ConfigError
 from pykraft.spark.columns import check_columns, spark_schema
-from pykraft.spark.decode import Decoder
-from pykraft.spark.fetch import OffsetRange, PartitionFetch
-from pykraft.spark.offsets import StreamOffset, offsets_as_json
 from pykraft.spark.options import ReadOptions, check_options, read_options, stream_options
 from pykraft.spark.plainly import plainly
-from pykraft.spark.plan import plan
-from pykraft.spark.pushdown import PushedFilters
-from pykraft.spark.sink import BatchWriter, ExactlyOnceWriter, StreamWriter
-from pykraft.spark.sink_options import write_options
-from pykraft.spark.sink_rows import RowReader
-from pykraft.spark.stream import StreamPlanner
+from pykraft.spark.reading.decode import Decoder
+from pykraft.spark.reading.fetch import OffsetRange, PartitionFetch
+from pykraft.spark.reading.offsets import StreamOffset, offsets_as_json
+from pykraft.spark.reading.plan import plan
+from pykraft.spark.reading.pushdown import PushedFilters
+from pykraft.spark.reading.stream import StreamPlanner
+from pykraft.spark.writing.sink import BatchWriter, ExactlyOnceWriter, StreamWriter
+from pykraft.spark.writing.sink_options import write_options
+from pykraft.spark.writing.sink_rows import RowReader
 
 Json = dict[str, Any]
 """The JSON object of an offset, as `StreamOffset` writes it."""

@@ -26,7 +26,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pykraft.viz import Figure
-from pykraft.viz.stream_chart import stream_over_time
+from pykraft.viz.measured.stream_chart import stream_over_time
 
 LOOK_S = 0.1
 _JOIN_S = 5.0

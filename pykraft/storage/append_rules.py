@@ -10,8 +10,8 @@ Follows the fields of org.apache.kafka.storage.internals.log.LogConfig.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pykraft.common.config import Config
-from pykraft.common.topic_config import (
+from pykraft.common.settings.config import Config
+from pykraft.common.settings.topic_config import (
     CLEANUP_POLICY,
     COMPRESSION_GZIP_LEVEL,
     COMPRESSION_LZ4_LEVEL,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import CURRENT_MAGIC, HEADER_BYTES, LOG_OVERHEAD, RecordBatch
-from pykraft.storage.filesystem import Data, Synced
+from pykraft.storage.disk.filesystem import Data, Synced
 
 _OFFSETS_LENGTH_MAGIC = struct.Struct(">qi4xb6xi")
 """Of a header what tells where the next one is: base offset, length, magic and last offset delta."""

@@ -29,7 +29,7 @@ import struct
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.storage.filesystem import FileSystem, Synced, replace_file
+from pykraft.storage.disk.filesystem import FileSystem, Synced, replace_file
 
 _SMALLEST_ALLOCATED_BYTES = 1024
 """A smaller file that ends in zeros may be a full index of ours after a loss of power; a larger one is taken for

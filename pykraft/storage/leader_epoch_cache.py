@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pykraft.common.types import OffsetAndEpoch
-from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint, parse_number
-from pykraft.storage.filesystem import FileSystem, put_in_place, replace_file, write_beside
+from pykraft.storage.disk.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint, parse_number
+from pykraft.storage.disk.filesystem import FileSystem, put_in_place, replace_file, write_beside
 
 
 class EpochEntry(NamedTuple):

@@ -34,16 +34,17 @@ Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}
 from collections.abc import Callable, Sequence
 
 from pykraft.common.background import Background
-from pykraft.common.config import Config
 from pykraft.common.core import Clock, Steps, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.topic_config import FILE_DELETE_DELAY_MS
+from pykraft.common.settings.config import Config
+from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS
 from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.storage.answers import AppendInfo, FetchData, Isolation, TimestampedOffset
 from pykraft.storage.append_rules import AppendRules
-from pykraft.storage.filesystem import FileSystem, is_gone
-from pykraft.storage.flushes import Flushes
+from pykraft.storage.disk.filesystem import FileSystem, is_gone
+from pykraft.storage.disk.flushes import Flushes
+from pykraft.storage.disk.trash import Trash
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.log_segments import LogSegments
@@ -51,7 +52,6 @@ from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStat
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.time_lookup import offset_for_timestamp, offset_of_max_timestamp
 from pykraft.storage.transaction_index import AbortedTransaction
-from pykraft.storage.trash import Trash
 from pykraft.storage.validator import UnpackBudget, ValidatedBatch, validation
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification
 

@@ -21,13 +21,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pykraft.common.config import Config
 from pykraft.common.core import FileRegion, Steps
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
+from pykraft.common.settings.config import Config
+from pykraft.common.settings.topic_config import INDEX_INTERVAL_BYTES, SEGMENT_INDEX_BYTES
 from pykraft.records.batch import RecordBatch
+from pykraft.storage.disk.filesystem import Data, FileSystem
 from pykraft.storage.file_records import BatchPosition, FileRecords
-from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex, TimestampOffset
 from pykraft.storage.leader_epoch_cache import EpochEntry
 from pykraft.storage.producer_state import CompletedTransaction, ProducerStateManager

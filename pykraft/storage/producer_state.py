@@ -31,7 +31,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import LARGEST_SEQUENCE, NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from pykraft.records.crc32c import crc32c
 from pykraft.records.markers import read_marker
-from pykraft.storage.filesystem import File, FileSystem
+from pykraft.storage.disk.filesystem import File, FileSystem
 from pykraft.storage.segment_files import offset_of
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification, Verifications
 

@@ -27,9 +27,9 @@ from itertools import count
 
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import LARGEST_OFFSET
-from pykraft.storage.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from pykraft.storage.disk.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from pykraft.storage.disk.filesystem import TEMPORARY_SUFFIX, FileSystem
 from pykraft.storage.file_records import FileRecords
-from pykraft.storage.filesystem import TEMPORARY_SUFFIX, FileSystem
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -23,7 +23,7 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from pykraft.common.errors import CorruptRecordError
-from pykraft.storage.filesystem import File, FileSystem, replace_file
+from pykraft.storage.disk.filesystem import File, FileSystem, replace_file
 
 _ENTRY = struct.Struct(">hqqqq")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Intervention
-from pykraft.sim.knobs import Knobs
+from pykraft.sim.trouble.knobs import Knobs
 
 _SPACING = 1_500
 _MOST_SPARES = 2

@@ -8,11 +8,11 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
-from pykraft.server.describe import NodeView
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.scheduler import US_PER_MS
+from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.story.marks import Mark, Rebalances, marks_of
 from pykraft.story.views import Messages, cut_links, host
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pykraft.common.trace import TraceEvent
-from pykraft.coordinator.group.classic_group import ClassicGroup
-from pykraft.coordinator.group.consumer_group import ConsumerGroup
+from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
 
 KINDS = ("election", "commit", "truncation", "rebalance", "isr", "fault", "crash", "restart", "client", "you", "law")

@@ -11,8 +11,8 @@ A story has a position, a *step*. An intervention takes the step after it, and h
 is never changed: what you do makes a *branch*, and goes on in that branch as long as you act at its end. A branch is
 nothing but the seed and what was done in which step, so it gives the same history again, to the last byte.
 
-The laws of `sim.invariants` are checked in branches, too. One that is broken is the end of its history, and the story
-says so.
+The laws of `sim.laws.invariants` are checked in branches, too. One that is broken is the end of its history, and the
+story says so.
 """
 
 import re
@@ -24,10 +24,10 @@ from typing import Any
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.frames import Frame
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Host, Impossible, Intervention, Kill, Restart
-from pykraft.sim.knobs import Knobs
 from pykraft.sim.report import SimulationFailed
+from pykraft.sim.trouble.knobs import Knobs
+from pykraft.sim.world.frames import Frame
 from pykraft.story.checkpoints import Checkpoints, go_on
 from pykraft.story.film import Film
 from pykraft.story.marks import KINDS, Mark
@@ -164,14 +164,15 @@ class Story:
 
     def play(self, script: Sequence[str] = (), columns: int = 1, **options: Any) -> Any:
         """The player, in a notebook; without a reader in front of it, the film strip of a script of clicks (see
-        `pykraft.viz.story_player`). `options` are those of `board`."""
-        from pykraft.viz.story_player import play
+        `pykraft.viz.stories.story_player`). `options` are those of `board`."""
+        from pykraft.viz.stories.story_player import play
 
         return play(self, script, columns, **options)
 
     def save(self, path: str | Path, **options: Any) -> Path:
-        """Write this story as one page that plays in a browser, without a kernel (see `pykraft.viz.story_page`)."""
-        from pykraft.viz.story_page import save
+        """Write this story as one page that plays in a browser, without a kernel (see
+        `pykraft.viz.stories.story_page`)."""
+        from pykraft.viz.stories.story_page import save
 
         return save(self, path, **options)
 

@@ -1,17 +1,17 @@
 """A simulated cluster as a `ClusterView`: the same view, by the same code, as of a cluster on real sockets and disks.
 
-The nodes describe themselves (`server.describe`). The simulator adds what only it can know: which links are cut, and
+The nodes describe themselves (`broker.describe`). The simulator adds what only it can know: which links are cut, and
 every message on its way, decoded.
 """
 
+from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.types import Uuid
 from pykraft.protocol.schema import Request
-from pykraft.server.describe import NodeView
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.frames import UNKNOWN_TOPIC, Frame, read_frame
-from pykraft.sim.network import InFlight
-from pykraft.sim.scheduler import US_PER_MS
+from pykraft.sim.world.frames import UNKNOWN_TOPIC, Frame, read_frame
+from pykraft.sim.world.network import InFlight
+from pykraft.sim.world.scheduler import US_PER_MS
 
 _NODE = "node-"
 _NEVER = float("inf")

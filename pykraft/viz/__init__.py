@@ -11,64 +11,64 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykraft.viz.batch_chart import batches_over_time, log_orders
-    from pykraft.viz.byte_path import BytePath, byte_paths
-    from pykraft.viz.charts import bars, heat_map, timeline
-    from pykraft.viz.cluster_board import board
-    from pykraft.viz.delivery_chart import Step, exchange, tally
-    from pykraft.viz.fetch_chart import fetches_over_time
-    from pykraft.viz.figure import Figure
-    from pykraft.viz.file_chart import file_strips
-    from pykraft.viz.frame_drawing import explore
-    from pykraft.viz.group_drawing import group_map
-    from pykraft.viz.hex_dump import Field, hexdump
-    from pykraft.viz.image_chart import image_map
-    from pykraft.viz.key_chart import key_order, key_paths
-    from pykraft.viz.lag_chart import lag_over_time
-    from pykraft.viz.log_strip import log_strips
-    from pykraft.viz.ownership_chart import ownership
-    from pykraft.viz.page_chart import page_map
-    from pykraft.viz.plots import lines, points
-    from pykraft.viz.record_chart import record_way
-    from pykraft.viz.role_chart import roles_over_time
-    from pykraft.viz.stage_drawing import StageCounts, broker_stages
-    from pykraft.viz.task_chart import read_by_tasks
-    from pykraft.viz.verdict_chart import verdicts
+    from pykraft.viz.boards.cluster_board import board
+    from pykraft.viz.clients.batch_chart import batches_over_time, log_orders
+    from pykraft.viz.clients.delivery_chart import Step, exchange, tally
+    from pykraft.viz.clients.fetch_chart import fetches_over_time
+    from pykraft.viz.clients.key_chart import key_order, key_paths
+    from pykraft.viz.clients.record_chart import record_way
+    from pykraft.viz.drawing.charts import bars, heat_map, timeline
+    from pykraft.viz.drawing.figure import Figure
+    from pykraft.viz.drawing.plots import lines, points
+    from pykraft.viz.groups.group_drawing import group_map
+    from pykraft.viz.groups.lag_chart import lag_over_time
+    from pykraft.viz.groups.ownership_chart import ownership
+    from pykraft.viz.logs.file_chart import file_strips
+    from pykraft.viz.logs.image_chart import image_map
+    from pykraft.viz.logs.log_strip import log_strips
+    from pykraft.viz.logs.page_chart import page_map
+    from pykraft.viz.measured.role_chart import roles_over_time
+    from pykraft.viz.measured.task_chart import read_by_tasks
+    from pykraft.viz.measured.verdict_chart import verdicts
+    from pykraft.viz.wire.byte_path import BytePath, byte_paths
+    from pykraft.viz.wire.frame_drawing import explore
+    from pykraft.viz.wire.hex_dump import Field, hexdump
+    from pykraft.viz.wire.stage_drawing import StageCounts, broker_stages
 
 _HOMES = {
-    "BytePath": "pykraft.viz.byte_path",
-    "Field": "pykraft.viz.hex_dump",
-    "Figure": "pykraft.viz.figure",
-    "StageCounts": "pykraft.viz.stage_drawing",
-    "Step": "pykraft.viz.delivery_chart",
-    "bars": "pykraft.viz.charts",
-    "batches_over_time": "pykraft.viz.batch_chart",
-    "board": "pykraft.viz.cluster_board",
-    "broker_stages": "pykraft.viz.stage_drawing",
-    "byte_paths": "pykraft.viz.byte_path",
-    "exchange": "pykraft.viz.delivery_chart",
-    "fetches_over_time": "pykraft.viz.fetch_chart",
-    "explore": "pykraft.viz.frame_drawing",
-    "file_strips": "pykraft.viz.file_chart",
-    "group_map": "pykraft.viz.group_drawing",
-    "heat_map": "pykraft.viz.charts",
-    "hexdump": "pykraft.viz.hex_dump",
-    "image_map": "pykraft.viz.image_chart",
-    "key_order": "pykraft.viz.key_chart",
-    "key_paths": "pykraft.viz.key_chart",
-    "lag_over_time": "pykraft.viz.lag_chart",
-    "lines": "pykraft.viz.plots",
-    "log_orders": "pykraft.viz.batch_chart",
-    "log_strips": "pykraft.viz.log_strip",
-    "page_map": "pykraft.viz.page_chart",
-    "ownership": "pykraft.viz.ownership_chart",
-    "points": "pykraft.viz.plots",
-    "read_by_tasks": "pykraft.viz.task_chart",
-    "record_way": "pykraft.viz.record_chart",
-    "roles_over_time": "pykraft.viz.role_chart",
-    "tally": "pykraft.viz.delivery_chart",
-    "timeline": "pykraft.viz.charts",
-    "verdicts": "pykraft.viz.verdict_chart",
+    "BytePath": "pykraft.viz.wire.byte_path",
+    "Field": "pykraft.viz.wire.hex_dump",
+    "Figure": "pykraft.viz.drawing.figure",
+    "StageCounts": "pykraft.viz.wire.stage_drawing",
+    "Step": "pykraft.viz.clients.delivery_chart",
+    "bars": "pykraft.viz.drawing.charts",
+    "batches_over_time": "pykraft.viz.clients.batch_chart",
+    "board": "pykraft.viz.boards.cluster_board",
+    "broker_stages": "pykraft.viz.wire.stage_drawing",
+    "byte_paths": "pykraft.viz.wire.byte_path",
+    "exchange": "pykraft.viz.clients.delivery_chart",
+    "fetches_over_time": "pykraft.viz.clients.fetch_chart",
+    "explore": "pykraft.viz.wire.frame_drawing",
+    "file_strips": "pykraft.viz.logs.file_chart",
+    "group_map": "pykraft.viz.groups.group_drawing",
+    "heat_map": "pykraft.viz.drawing.charts",
+    "hexdump": "pykraft.viz.wire.hex_dump",
+    "image_map": "pykraft.viz.logs.image_chart",
+    "key_order": "pykraft.viz.clients.key_chart",
+    "key_paths": "pykraft.viz.clients.key_chart",
+    "lag_over_time": "pykraft.viz.groups.lag_chart",
+    "lines": "pykraft.viz.drawing.plots",
+    "log_orders": "pykraft.viz.clients.batch_chart",
+    "log_strips": "pykraft.viz.logs.log_strip",
+    "page_map": "pykraft.viz.logs.page_chart",
+    "ownership": "pykraft.viz.groups.ownership_chart",
+    "points": "pykraft.viz.drawing.plots",
+    "read_by_tasks": "pykraft.viz.measured.task_chart",
+    "record_way": "pykraft.viz.clients.record_chart",
+    "roles_over_time": "pykraft.viz.measured.role_chart",
+    "tally": "pykraft.viz.clients.delivery_chart",
+    "timeline": "pykraft.viz.drawing.charts",
+    "verdicts": "pykraft.viz.measured.verdict_chart",
 }
 
 __all__ = [

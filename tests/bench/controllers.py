@@ -25,10 +25,10 @@ from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistra
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import snapshot_of_image
 from pykraft.protocol.messages.records import TopicRecord
-from pykraft.raft.history import read_snapshot
-from pykraft.raft.snapshot import snapshot_name, write_snapshot
-from pykraft.raft.voters import NO_VOTERS
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.raft.log.history import read_snapshot
+from pykraft.raft.log.snapshot import snapshot_name, write_snapshot
+from pykraft.raft.log.voters import NO_VOTERS
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.bench.rows import Row, beside, progress
 from tests.harness.waiting import wait_until
 

@@ -20,18 +20,18 @@ from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.overview import look_over
 from pykraft.storage.answers import Isolation
-from pykraft.storage.cleaner import Cleaning, Step
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_cleaner import DEDUPE_BUFFER_BYTES
-from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.upkeep.cleaner import Cleaning, Step
+from pykraft.storage.upkeep.log_cleaner import DEDUPE_BUFFER_BYTES
+from pykraft.storage.upkeep.log_loader import LogLoader
 from tests.bench.rows import Row, beside, progress
 
 ROUNDS = 5

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Cluster
+from pykraft.broker.node import Node
 from pykraft.common.core import Node as Address
 from pykraft.common.core import Outbound, Poll
 from pykraft.common.errors import KafkaError
@@ -16,7 +17,6 @@ from pykraft.common.metrics import OWN
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.protocol.messages.records import TopicRecord
-from pykraft.server.node import Node
 from tests.harness.waiting import wait_until
 
 BROKER = 1

@@ -14,10 +14,10 @@ from pykraft import Cluster, Consumer, TopicPartition
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.coordinator.runtime import partition_for
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.spark.exactly_once import ExactlyOnceCommit, sink_name
-from pykraft.spark.sink_options import write_options
-from pykraft.spark.sink_producer import SinkProducer
-from pykraft.spark.staging import StagedBatch, StagedFile, batch_folder
+from pykraft.spark.writing.exactly_once import ExactlyOnceCommit, sink_name
+from pykraft.spark.writing.sink_options import write_options
+from pykraft.spark.writing.sink_producer import SinkProducer
+from pykraft.spark.writing.staging import StagedBatch, StagedFile, batch_folder
 
 OFFSETS = "__consumer_offsets"
 HEALS_AFTER_S = 2.0

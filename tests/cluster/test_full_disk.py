@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
-from pykraft.client.admin import NewTopic
+from pykraft.client.administration.admin import NewTopic
 from tests.harness.waiting import wait_until
 
 SMALL_BYTES = 3 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft import Cluster
-from pykraft.storage.filesystem import OsFile, OsFileSystem
+from pykraft.storage.disk.filesystem import OsFile, OsFileSystem
 
 
 class Watched(OsFileSystem):

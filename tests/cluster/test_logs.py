@@ -24,15 +24,15 @@ from pykraft import (
     Producer,
     TopicPartition,
 )
-from pykraft.common.config import format_properties
+from pykraft.broker.settings.config import read_node_config
 from pykraft.common.errors import ErrorCode
-from pykraft.common.topic_config import RETENTION_MS
+from pykraft.common.settings.config import format_properties
+from pykraft.common.settings.topic_config import RETENTION_MS
 from pykraft.common.trace import Silence
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.config import read_node_config
-from pykraft.storage.checkpoint import CLEAN_SHUTDOWN
-from pykraft.storage.log_manager import DirectoryInUseError, LogDirectoryFailedError
+from pykraft.storage.disk.checkpoint import CLEAN_SHUTDOWN
+from pykraft.storage.upkeep.log_manager import DirectoryInUseError, LogDirectoryFailedError
 from tests.harness.asking import PATIENT
 from tests.harness.waiting import wait_until
 

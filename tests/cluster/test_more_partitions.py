@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewPartitions as TheirNewPartitions
 
 from pykraft import Admin, Cluster, Consumer, KafkaError, NewPartitions, NewTopic, Producer
-from pykraft.client.partitioner import partition_of_key
+from pykraft.client.producing.partitioner import partition_of_key
 from tests.harness.waiting import wait_until
 
 KEYS = [b"key-%d" % number for number in range(40)]

@@ -20,7 +20,7 @@ import pytest
 
 from pykraft import Admin, Cluster, Consumer, NewTopic, Producer, TopicPartition
 from pykraft.cluster import ClusterError
-from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.types import Uuid
 from pykraft.runtime.process import NodeProcess
 from tests.harness.waiting import wait_until

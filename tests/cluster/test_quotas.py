@@ -7,13 +7,13 @@ from pathlib import Path
 from random import Random
 
 from pykraft import Cluster
+from pykraft.broker.requests.quotas import Used
+from pykraft.broker.settings.config import read_node_config
 from pykraft.common.trace import RingBuffer
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.config import read_node_config
-from pykraft.server.quotas import Used
 from pykraft.transport.server_channel import RequestContext
 from tests.harness import asking
 from tests.harness.connection import Connection

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Cluster, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
-from pykraft.client.reassignments import PartitionReassignment
+from pykraft.client.administration.reassignments import PartitionReassignment
 from tests.harness.waiting import wait_until
 
 NODES = 4

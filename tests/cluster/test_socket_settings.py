@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 from pykraft import Cluster
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.common.errors import ConfigError
 from pykraft.common.trace import RingBuffer
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.config import read_node_config
-from pykraft.server.storage_format import format_directories
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness.apache_kafka import free_ports
 from tests.harness.socket_settings import IDS, OF_TWO_LISTENERS, SCENES, Scene, many_connections, two_listeners
 

@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, ExitStack
 import pytest
 
 from pykraft import Cluster, ClusterError
+from pykraft.broker.node import Node
 from pykraft.common.metrics import NETWORK
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.runtime.staged import FirstOwnership, Ownership, StagedStages
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.node import Node
 from tests.cluster.test_threads import numbers_of_answers
 from tests.golden.dumps import GOLDEN
 from tests.golden.test_golden_mbeans import TEXTS, names

@@ -21,6 +21,10 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
+from pykraft.broker.node import Node
+from pykraft.broker.requests.dispatch import Answer
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.cluster import ClusterError
 from pykraft.cluster_view import ClusterView
 from pykraft.common.core import Poll, Promise
@@ -29,15 +33,11 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
-from pykraft.raft.state_machine import CommitReader
+from pykraft.raft.log.state_machine import CommitReader
 from pykraft.runtime.clock import MonotonicClock, StallTolerantClock
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.apis.dispatch import Answer
-from pykraft.server.config import read_node_config
-from pykraft.server.node import Node
-from pykraft.server.storage_format import format_directories
-from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log_manager import DirectoryInUseError
+from pykraft.storage.disk.filesystem import OsFileSystem
+from pykraft.storage.upkeep.log_manager import DirectoryInUseError
 from pykraft.transport.server_channel import InboundRequest
 from tests.harness import asking
 from tests.harness.connection import Connection

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pykraft import Cluster
-from pykraft.common.config import parse_properties
+from pykraft.broker.settings.config import RACK_AWARE_SELECTOR
+from pykraft.common.settings.config import parse_properties
 from pykraft.metadata.versions import KRAFT_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
-from pykraft.server.config import RACK_AWARE_SELECTOR
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.asking import PATIENT, UNDISTURBED
 from tests.harness.connection import answer_that

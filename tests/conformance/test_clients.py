@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Consumer, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
-from pykraft.client.admin import TopicDescription
+from pykraft.client.administration.admin import TopicDescription
 from pykraft.client.errors import NoOffsetError
 from pykraft.consumer import ConsumerRecord
 from tests.conformance.servers import Server

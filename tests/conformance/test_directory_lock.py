@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log_manager import DirectoryInUseError, lock_directory
+from pykraft.storage.disk.filesystem import OsFileSystem
+from pykraft.storage.upkeep.log_manager import DirectoryInUseError, lock_directory
 from tests.harness import apache_kafka
 
 

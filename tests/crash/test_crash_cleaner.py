@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pykraft.sim.disk import Crash
+from pykraft.sim.world.disk import Crash
 from tests.harness.compaction import Compactor, Step, compacting, random_story
 from tests.harness.log_laws import all_batches
 

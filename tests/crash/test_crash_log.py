@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from pykraft.sim.disk import Crash
+from pykraft.sim.world.disk import Crash
 from tests.harness.log_laws import check
 from tests.harness.storage import DIRECTORY, contents
 from tests.harness.story import Player, Step, random_story

@@ -18,10 +18,10 @@ from random import Random
 import pytest
 
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.sim.disk import Crash
-from pykraft.storage import log_manager
+from pykraft.sim.world.disk import Crash
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_manager import LogManager, lock_directory
+from pykraft.storage.upkeep import log_manager
+from pykraft.storage.upkeep.log_manager import LogManager, lock_directory
 from tests.harness.log_laws import all_batches, check
 from tests.harness.storage import LOGS, NEVER_MS, ByHand, ManualClock, at, batch, copied, disk, durable_end, tiny
 from tests.harness.story import Journal, Step

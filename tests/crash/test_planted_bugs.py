@@ -17,19 +17,21 @@ import pytest
 from pykraft.common.core import Steps
 from pykraft.common.errors import CorruptRecordError, KafkaError
 from pykraft.records.batch import RecordBatch
-from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage import checkpoint, leader_epoch_cache, log_loader
-from pykraft.storage.checkpoint import DamagedFileError
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage import leader_epoch_cache
+from pykraft.storage.disk import checkpoint
+from pykraft.storage.disk.checkpoint import DamagedFileError
+from pykraft.storage.disk.filesystem import Data, FileSystem
 from pykraft.storage.file_records import FileRecords
-from pykraft.storage.filesystem import Data, FileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader, ignore
-from pykraft.storage.log_manager import LogManager
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.log_segments import LogSegments
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
+from pykraft.storage.upkeep import log_loader
+from pykraft.storage.upkeep.log_loader import LogLoader, ignore
+from pykraft.storage.upkeep.log_manager import LogManager
 from tests.crash import test_crash_log as log_crashes
 from tests.crash import test_crash_manager as manager_crashes
 from tests.crash import test_failing_disk as failing
@@ -37,9 +39,9 @@ from tests.golden import test_golden_storage as golden
 from tests.harness.log_laws import check, every_timestamp_is_found
 from tests.harness.storage import batch, end_transaction, fill, open_log, produced, read_batches, tiny
 from tests.harness.story import Player
-from tests.unit import test_storage_damage as damage
-from tests.unit import test_storage_log as appending
-from tests.unit import test_storage_log_loader as loading
+from tests.unit.storage import test_log as appending
+from tests.unit.storage.upkeep import test_damage as damage
+from tests.unit.storage.upkeep import test_log_loader as loading
 
 # --- checks: each is a piece of the suite, in its own words there -----------------------------------------------------
 

@@ -12,12 +12,10 @@ import pytest
 
 from pykraft.common.errors import KafkaError
 from pykraft.records.filtering import Outline
-from pykraft.storage import cleaner, retention, segment_files
 from pykraft.storage import log as logs
-from pykraft.storage.cleaner import CleanedTransactions, Cleaning, OffsetMap
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage import segment_files
+from pykraft.storage.disk.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_cleaner import LogCleaner
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.segment_files import (
     LOG_SUFFIX,
@@ -27,10 +25,13 @@ from pykraft.storage.segment_files import (
     finish_swap,
     segment_paths,
 )
+from pykraft.storage.upkeep import cleaner, retention
+from pykraft.storage.upkeep.cleaner import CleanedTransactions, Cleaning, OffsetMap
+from pykraft.storage.upkeep.log_cleaner import LogCleaner
 from tests.crash import test_crash_cleaner as crashes
 from tests.harness.compaction import Compactor, compacting, random_story
-from tests.unit import test_storage_log_cleaner as cleaning
-from tests.unit import test_storage_retention as retaining
+from tests.unit.storage.upkeep import test_log_cleaner as cleaning
+from tests.unit.storage.upkeep import test_retention as retaining
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from pykraft.records import overview
 from pykraft.records.batch import RecordBatch
 from pykraft.records.overview import RecordReader
 from pykraft.storage import validator
-from tests.unit import test_records_overview as going_over
-from tests.unit import test_storage_validator as validating
+from tests.unit.records import test_overview as going_over
+from tests.unit.storage import test_validator as validating
 
 
 def every_row(test: Callable[..., None]) -> Callable[[], None]:

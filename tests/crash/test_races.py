@@ -15,7 +15,7 @@ import pytest
 from pykraft.common.core import finish
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_manager import LogManager
+from pykraft.storage.upkeep.log_manager import LogManager
 from tests.crash.test_planted_bugs import counted_before_it_is_there
 from tests.harness.compaction import compacting, records, shape_laws
 from tests.harness.racing import Racing

@@ -13,7 +13,7 @@
     acknowledged                     which of the records acknowledged with acks=all the present leader has
     state                            what the controllers have decided, and per broker its replica of the topic
 
-The nodes are real (`pykraft.server.node.Node`), with Kafka's settings but for those below. What says nothing about a
+The nodes are real (`pykraft.broker.node.Node`), with Kafka's settings but for those below. What says nothing about a
 script's rule is no line of the dialogue: heartbeats, fetches of the metadata log, and producer's requests.
 """
 
@@ -23,6 +23,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from pykraft.broker.node import Node
+from pykraft.broker.replication.partition import Partition
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.lifecycle import LifecycleState
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
@@ -37,12 +42,7 @@ from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.elections import ElectionType
 from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
-from pykraft.server.config import read_node_config
-from pykraft.server.lifecycle import LifecycleState
-from pykraft.server.node import Node
-from pykraft.server.partition import Partition
-from pykraft.server.storage_format import format_directories
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.datadriven.vocabulary import ScriptError, World, command, numbers

@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pykraft.broker.replication import fetching
+from pykraft.broker.replication.alter_partition import AlterPartitionManager
+from pykraft.broker.replication.partition import IsrProposal, IsrState, Partition
+from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
 from pykraft.common.core import Promise
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.controller import Outcome, QuorumController
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.raft import service, voter_updates
 from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.log.replicated_log import ReplicatedLog, Validation, Verdict
+from pykraft.raft.log.state_machine import ControlRecords
+from pykraft.raft.log.voters import KRaftVersionHistory
 from pykraft.raft.quorum_state import Prospective, grants_vote
-from pykraft.raft.replicated_log import ReplicatedLog, Validation, Verdict
-from pykraft.raft.state_machine import ControlRecords
-from pykraft.raft.voters import KRaftVersionHistory
-from pykraft.server import fetching
-from pykraft.server.alter_partition import AlterPartitionManager
-from pykraft.server.partition import IsrProposal, IsrState, Partition
-from pykraft.server.replica_fetcher import ReplicaFetcher
 
 Patch = pytest.MonkeyPatch
 

@@ -22,9 +22,9 @@ from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.raft.client import RaftClient
+from pykraft.raft.log.voters import STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.raft.quorum_state import Follower
-from pykraft.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.world.disk import MemoryFileSystem
 from tests.datadriven.vocabulary import World, command, numbers
 from tests.datadriven.wording import listed, runs
 from tests.harness.quorum import Heard, fresh_disk, level, replica, serve

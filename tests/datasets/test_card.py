@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pykraft import datasets
-from pykraft.client.partitioner import murmur2
+from pykraft.client.producing.partitioner import murmur2
 from tests.harness.tree import ROOT
 
 HOURS_OF_A_YEAR = 365 * 24

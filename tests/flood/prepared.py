@@ -29,8 +29,8 @@ from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, In
 from pykraft.protocol.schema import Request
 from pykraft.records.batch import batches
 from pykraft.records.compression import Compression
-from pykraft.storage.checkpoint import read_meta_properties
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.checkpoint import read_meta_properties
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.flood.vocabulary import State
 from tests.harness.asking import T0, batch, create, new_topic, produce
 from tests.harness.connection import Connection

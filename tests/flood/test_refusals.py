@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pykraft.broker.requests import long_answers
+from pykraft.broker.requests.long_answers import refuse_in_steps
 from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.server import long_answers
-from pykraft.server.long_answers import refuse_in_steps
 from tests.flood.generator import Flood, Target, fill, variants
 from tests.flood.order import ordered
 from tests.flood.vocabulary import State

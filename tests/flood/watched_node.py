@@ -25,11 +25,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pykraft.broker.requests.dispatch import Dispatcher, Handlers
 from pykraft.cli import main
 from pykraft.network.selector import Selector
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.runtime.process import NodeProcess
-from pykraft.server.apis.dispatch import Dispatcher, Handlers
 from pykraft.transport.server_channel import RequestContext
 
 FOLDER = "PYKRAFT_TURNS"

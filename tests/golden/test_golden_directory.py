@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from pykraft.cli import main
-from pykraft.common.config import format_properties
+from pykraft.common.settings.config import format_properties
 from tests.golden.dumps import DATA, NODE1
 from tests.harness.untouched import everything
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.common.types import TopicPartition
-from pykraft.coordinator.group.classic_group import GROUP_METADATA, ClassicGroup, tombstone
+from pykraft.coordinator.group.classic_groups.classic_group import GROUP_METADATA, ClassicGroup, tombstone
 from pykraft.coordinator.group.offsets import OFFSET_COMMIT, commit_record
 from pykraft.coordinator.runtime import java_hash, partition_for
 from pykraft.protocol.messages.coordinators import (

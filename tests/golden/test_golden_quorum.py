@@ -7,18 +7,18 @@ import pathlib
 
 import pytest
 
-from pykraft.common.config import parse_properties
+from pykraft.broker.settings.config import read_node_config
+from pykraft.common.settings.config import parse_properties
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.records import decode_metadata_record
 from pykraft.raft.election import ElectionState, QuorumStateFile
-from pykraft.raft.history import read_snapshot
-from pykraft.raft.replicated_log import ReplicatedLog, Verdict
-from pykraft.raft.state_machine import CommitReader, ControlRecords
+from pykraft.raft.log.history import read_snapshot
+from pykraft.raft.log.replicated_log import ReplicatedLog, Verdict
+from pykraft.raft.log.state_machine import CommitReader, ControlRecords
 from pykraft.records.batch import batches
-from pykraft.server.config import read_node_config
-from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.golden.dumps import DATA, GOLDEN, LOG_START, NODE1
 from tests.harness.lone_node import LoneNode
 from tests.harness.quorum import FOLDER, open_metadata_log

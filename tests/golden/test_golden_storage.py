@@ -16,22 +16,22 @@ from typing import Any
 
 import pytest
 
-from pykraft.common.config import Config
+from pykraft.common.settings.config import Config
 from pykraft.common.types import METADATA_TOPIC_ID, TopicPartition, Uuid
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
 from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
-from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage import checkpoint
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.disk import checkpoint
+from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader
-from pykraft.storage.log_manager import LogManager, parse_directory
 from pykraft.storage.producer_state import AppendOrigin, decode_snapshot
 from pykraft.storage.transaction_index import TransactionIndex
+from pykraft.storage.upkeep.log_loader import LogLoader
+from pykraft.storage.upkeep.log_manager import LogManager, parse_directory
 from tests.golden.dumps import DATA, GOLDEN, LOG_START, NODE1, DumpedBatch, Section, sections
 from tests.harness.log_laws import check
 from tests.harness.storage import NEVER_MS, Inline, ManualClock, settings

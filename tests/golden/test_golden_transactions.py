@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.common.config import ConfigDef
+from pykraft.broker.coordination.coordinators import partition_for
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import ConfigDef
 from pykraft.common.timer import Timer
 from pykraft.controller.features import NEW_CLUSTER, level_records, levels_in
 from pykraft.coordinator.runtime import CoordinatorRuntime
@@ -23,7 +24,6 @@ from pykraft.protocol.messages.coordinators import (
     encode_coordinator_record,
 )
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.server.coordinators import partition_for
 from tests.golden.dumps import DATA
 
 LEVEL = 2

@@ -12,19 +12,19 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
-from pykraft.common.config import Config
+from pykraft.common.settings.config import Config
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
 from pykraft.records.markers import read_marker
 from pykraft.records.record import Record
-from pykraft.sim.disk import Crash, MemoryFileSystem
+from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.storage.answers import Isolation
+from pykraft.storage.disk.trash import Trash
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_cleaner import CleanerLimits, LogCleaner
 from pykraft.storage.producer_state import AppendOrigin
-from pykraft.storage.retention import delete_old_segments
-from pykraft.storage.trash import Trash
+from pykraft.storage.upkeep.log_cleaner import CleanerLimits, LogCleaner
+from pykraft.storage.upkeep.retention import delete_old_segments
 from tests.harness.log_laws import all_batches, batches_are_whole_and_in_order, marks_are_in_order
 from tests.harness.log_laws import every_offset_is_found as offsets_are_found
 from tests.harness.log_laws import offset_index_entries_are_batches as index_entries_are_batches

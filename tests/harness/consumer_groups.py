@@ -16,15 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any
 
-from pykraft.common.config import ConfigDef
 from pykraft.common.errors import KafkaError
+from pykraft.common.settings.config import ConfigDef
 from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import Uuid
-from pykraft.coordinator.group.classic import ClassicGroups
+from pykraft.coordinator.group.classic_groups.classic import ClassicGroups
 from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
-from pykraft.coordinator.group.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_group_member import Assignment, MemberState, assignment_of
-from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
+from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import Assignment, MemberState, assignment_of
+from pykraft.coordinator.group.consumer_groups.consumer_heartbeat import ConsumerGroupManager
 from pykraft.coordinator.group.topics import TopicInfo
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.messages.coordinators import (

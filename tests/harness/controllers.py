@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
-from pykraft.common.config import ConfigDef
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.common.settings.config import ConfigDef
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import Silence, Tracer
 from pykraft.common.types import Uuid
-from pykraft.controller.assignment import Assignment
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.controller.features import ELR_VERSION, NEW_CLUSTER, SUPPORTED_FEATURES, level_records
+from pykraft.controller.partitions.assignment import Assignment
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.messages.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -32,7 +32,7 @@ from pykraft.protocol.messages.brokers import (
 )
 from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, Operation
 from pykraft.raft.client import RaftClient
-from pykraft.raft.voters import VOTERS_IN_LOG
+from pykraft.raft.log.voters import VOTERS_IN_LOG
 from tests.harness.asking import reassign, reassignments, update
 from tests.harness.quorum import CLUSTER_ID, Heard, directory_id, replica
 

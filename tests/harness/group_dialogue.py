@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from pykraft.common.config import ConfigDef
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.common.settings.config import ConfigDef
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.config import GROUP_KEYS, consumer_group_config
-from pykraft.coordinator.group.consumer_group_member import MemberState
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import MemberState
 from pykraft.coordinator.group.consumer_protocol import read_assignment, read_subscription
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.group.topics import TopicInfo

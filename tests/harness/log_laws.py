@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.sim.disk import MemoryFileSystem
+from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.storage.leader_epoch_cache import EpochEntry
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment

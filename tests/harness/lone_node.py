@@ -10,6 +10,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+from pykraft.broker.node import Node
+from pykraft.broker.requests.authorizer import Authorizer
+from pykraft.broker.requests.dispatch import Answer
+from pykraft.broker.requests.quotas import Quotas
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.fault_handler import FaultHandler, StrictFaultHandler
 from pykraft.common.trace import RingBuffer
@@ -21,15 +27,9 @@ from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
 from pykraft.protocol.messages.records import MetadataRecord, encode_metadata_record
 from pykraft.protocol.schema import Request
-from pykraft.raft.snapshot import encode_snapshot
-from pykraft.server.apis.dispatch import Answer
-from pykraft.server.authorizer import Authorizer
-from pykraft.server.config import read_node_config
-from pykraft.server.node import Node
-from pykraft.server.quotas import Quotas
-from pykraft.server.storage_format import format_directories
-from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.checkpoint import BOOTSTRAP_CHECKPOINT
+from pykraft.raft.log.snapshot import encode_snapshot
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.disk.checkpoint import BOOTSTRAP_CHECKPOINT
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.controllers import new_topic, registration
 from tests.harness.storage import CountedSlice, Inline, ManualClock

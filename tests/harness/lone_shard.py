@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from pykraft.common.config import ConfigDef
+from pykraft.broker.coordination.group_topics import ImageTopics
+from pykraft.common.settings.config import ConfigDef
 from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorTimer
 from pykraft.metadata.image import EMPTY_IMAGE
-from pykraft.server.group_topics import ImageTopics
 
 
 class NoTimer(CoordinatorTimer):

@@ -22,7 +22,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP, FetchRequest, ListOffsetsRequest, ProduceRequest
 from pykraft.runtime.process import NodeProcess
-from pykraft.storage.checkpoint import CLEAN_SHUTDOWN
+from pykraft.storage.disk.checkpoint import CLEAN_SHUTDOWN
 from tests.harness.asking import T0, batch, create, new_topic
 from tests.harness.connection import Closed, Connection
 

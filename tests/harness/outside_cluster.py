@@ -40,19 +40,19 @@ from random import Random
 from typing import Protocol
 
 from pykraft import Admin
-from pykraft.common.config import format_properties
+from pykraft.broker.describe import NodeView
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.lifecycle import LifecycleState
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.common.errors import ConfigError
+from pykraft.common.settings.config import format_properties
 from pykraft.common.trace import RingBuffer
 from pykraft.common.types import Uuid
 from pykraft.controller.features import METADATA_VERSION, METADATA_VERSION_4_2_IV1, levels_with
 from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.ports import HOST, PortReservation
 from pykraft.runtime.threaded import NodeThread
-from pykraft.server.config import read_node_config
-from pykraft.server.describe import NodeView
-from pykraft.server.lifecycle import LifecycleState
-from pykraft.server.storage_format import format_directories
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness.apache_kafka import LOGGING, QUICK_START, STARTED, java
 from tests.harness.kafka_client_tests import fetched
 from tests.harness.waiting import wait_until

@@ -13,9 +13,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from pykraft.common.config import ConfigDef
 from pykraft.common.core import FOREVER, Failure, Outbound, Promise
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.settings.config import ConfigDef
+from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.trace import RingBuffer, Tracer, TraceSink
 from pykraft.common.types import (
     METADATA_TOPIC,
@@ -40,17 +40,17 @@ from pykraft.protocol.messages.records import FeatureLevelRecord, MetadataRecord
 from pykraft.raft.client import RaftClient
 from pykraft.raft.config import RAFT_KEYS
 from pykraft.raft.election import QuorumStateFile
-from pykraft.raft.history import SnapshotFolder
-from pykraft.raft.listener import CommittedBatch
+from pykraft.raft.log.history import SnapshotFolder
+from pykraft.raft.log.listener import CommittedBatch
+from pykraft.raft.log.replicated_log import ReplicatedLog
+from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, encode_snapshot, snapshot_name, write_snapshot
+from pykraft.raft.log.state_machine import ControlRecords
+from pykraft.raft.log.voters import NO_VOTERS, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
 from pykraft.raft.quorum_state import RoleName
 from pykraft.raft.replica import RaftReplica
-from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT, encode_snapshot, snapshot_name, write_snapshot
-from pykraft.raft.state_machine import ControlRecords
-from pykraft.raft.voters import NO_VOTERS, STATIC_VOTERS, VOTERS_IN_LOG, Voter, VoterSet
-from pykraft.sim.disk import MemoryFileSystem
-from pykraft.storage.filesystem import FileSystem
-from pykraft.storage.log_loader import LogLoader
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.storage.upkeep.log_loader import LogLoader
 from tests.harness.storage import Inline, ManualClock
 
 CLUSTER_ID = "quorum-of-the-tests-00"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pykraft.sim.disk import MemoryFile, MemoryFileSystem
+from pykraft.sim.world.disk import MemoryFile, MemoryFileSystem
 
 _FILE = ("append", "close", "read", "sync", "truncate")
 _FILE_SYSTEM = (

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from pykraft.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, client_config
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.common.config import Config
 from pykraft.common.core import Failure, Outbound, Poll, RequestManager
 from pykraft.common.errors import ErrorCode
+from pykraft.common.settings.config import Config
 from pykraft.common.types import ZERO_UUID, Endpoint, TopicPartition, Uuid
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.schema import Request

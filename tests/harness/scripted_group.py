@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.coordinator import ConsumerCoordinator
-from pykraft.client.subscription import FetchPosition, SubscriptionState
+from pykraft.client.consuming.coordinator import ConsumerCoordinator
+from pykraft.client.consuming.subscription import FetchPosition, SubscriptionState
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest, FindCoordinatorResponse

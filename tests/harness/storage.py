@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
-from pykraft.common.config import Config
 from pykraft.common.errors import CorruptRecordError
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.settings.config import Config
+from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
@@ -22,13 +22,13 @@ from pykraft.records.compression import Compression
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.records.record import Header
 from pykraft.runtime.clock import SystemClock
-from pykraft.sim.disk import MemoryFile, MemoryFileSystem
+from pykraft.sim.world.disk import MemoryFile, MemoryFileSystem
 from pykraft.storage.answers import Isolation
-from pykraft.storage.filesystem import FileSystem, OsFileSystem
+from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader
-from pykraft.storage.log_manager import LogManager
 from pykraft.storage.producer_state import AppendOrigin
+from pykraft.storage.upkeep.log_loader import LogLoader
+from pykraft.storage.upkeep.log_manager import LogManager
 
 T = TypeVar("T")
 

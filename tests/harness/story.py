@@ -14,10 +14,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from pykraft.common.config import Config
+from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
-from pykraft.sim.disk import Crash, MemoryFileSystem
+from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from tests.harness.log_laws import all_batches, check, no_epoch_is_ahead, recovered_indexes_are_rebuilt_ones

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pykraft.broker.coordination.coordinators import GROUP_TOPIC
+from pykraft.broker.requests.dispatch import Answer
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition
@@ -19,8 +21,6 @@ from pykraft.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from pykraft.records.batch import RecordBatch
-from pykraft.server.apis.dispatch import Answer
-from pykraft.server.coordinators import GROUP_TOPIC
 from tests.harness.lone_node import LoneNode
 
 NONE = ErrorCode.NONE

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from pykraft.broker.coordination.coordinators import InternalLog
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ErrorCode
 from pykraft.controller.features import TRANSACTION_VERSION
@@ -34,7 +35,6 @@ from pykraft.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from pykraft.server.coordinators import InternalLog
 from tests.harness.lone_node import LoneNode
 
 NAME = "x"

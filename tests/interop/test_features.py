@@ -12,7 +12,7 @@ import pytest
 
 from pykraft import Cluster
 from pykraft.cli import main
-from pykraft.common.config import parse_properties
+from pykraft.common.settings.config import parse_properties
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
 from tests.harness.kafka_tools import run_tool

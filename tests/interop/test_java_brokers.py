@@ -11,7 +11,7 @@ import pytest
 
 from pykraft import Admin, NewTopic, TopicPartition
 from pykraft.cli import main
-from pykraft.common.config import format_properties, parse_properties
+from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.runtime.process import NodeProcess
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import CLUSTER_ID, QUICK_START, ApacheKafka, free_ports

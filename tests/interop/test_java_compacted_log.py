@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import AppendOrigin

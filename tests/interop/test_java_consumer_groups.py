@@ -16,7 +16,7 @@ import pytest
 
 from pykraft import Admin, Cluster, ErrorCode, KafkaError, Producer, TopicPartition
 from pykraft.cli import main
-from pykraft.client.groups import GroupState
+from pykraft.client.administration.groups import GroupState
 from pykraft.protocol.messages.groups import JoinGroupRequest
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka

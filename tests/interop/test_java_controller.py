@@ -16,16 +16,16 @@ from contextlib import ExitStack
 import pytest
 
 from pykraft import Admin, NewTopic
+from pykraft.broker.startup.levels import UnopenedLog
 from pykraft.cli import main
-from pykraft.common.config import format_properties
+from pykraft.common.settings.config import format_properties
 from pykraft.common.types import METADATA_TOPIC, Uuid
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.raft.state_machine import CommitReader
+from pykraft.raft.log.state_machine import CommitReader
 from pykraft.records.batch import LARGEST_OFFSET
 from pykraft.runtime.process import NodeProcess
-from pykraft.server.levels import UnopenedLog
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import CLUSTER_ID, QUICK_START, START_S, VERSION, free_ports, java_command
 from tests.harness.asking import PATIENT

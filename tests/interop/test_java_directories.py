@@ -21,7 +21,7 @@ import pytest
 
 from pykraft import Cluster
 from pykraft.cli import main
-from pykraft.storage.checkpoint import PARTITION_METADATA
+from pykraft.storage.disk.checkpoint import PARTITION_METADATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.asking import KEPT, PATIENT, T0

@@ -34,9 +34,9 @@ from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, CURRENT_MAGIC, 
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
 from pykraft.records.crc32c import crc32c
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.retention import delete_old_segments
+from pykraft.storage.upkeep.retention import delete_old_segments
 from tests.golden.dumps import DATA
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import java_command

@@ -22,9 +22,9 @@ import confluent_kafka.admin
 import pytest
 
 from pykraft.common.types import METADATA_TOPIC, TopicPartition
-from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets, write_offsets
-from pykraft.storage.filesystem import OsFileSystem
-from pykraft.storage.log_manager import LogManager
+from pykraft.storage.disk.checkpoint import CLEANER_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets, write_offsets
+from pykraft.storage.disk.filesystem import OsFileSystem
+from pykraft.storage.upkeep.log_manager import LogManager
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.log_laws import all_batches, check
 from tests.harness.storage import open_directory, settings

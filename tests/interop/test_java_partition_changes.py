@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.types import ZERO_UUID
-from pykraft.controller.partition_change import Election, ElrRules, plan_partition_change
+from pykraft.controller.partitions.partition_change import Election, ElrRules, plan_partition_change
 from pykraft.metadata.image import PartitionRegistration
 from pykraft.protocol.messages.records import PartitionChangeRecord
 from tests.harness import apache_kafka

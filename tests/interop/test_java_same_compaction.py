@@ -22,8 +22,8 @@ import pytest
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.markers import read_marker
-from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, read_offsets
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.checkpoint import CLEANER_CHECKPOINT, read_offsets
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.storage import open_directory, settings

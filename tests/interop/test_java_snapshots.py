@@ -15,10 +15,10 @@ from contextlib import contextmanager
 import pytest
 
 from pykraft import Admin, Cluster, NewTopic
-from pykraft.common.config import format_properties
-from pykraft.raft.history import SnapshotFolder
-from pykraft.raft.snapshot import BOOTSTRAP_SNAPSHOT
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.common.settings.config import format_properties
+from pykraft.raft.log.history import SnapshotFolder
+from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, START_S, VERSION, ApacheKafka, java_command
 from tests.harness.asking import PATIENT

@@ -16,8 +16,8 @@ import pytest
 
 from pykraft import Admin, Cluster, FeatureUpdate
 from pykraft.cli import main
-from pykraft.common.config import format_properties
 from pykraft.common.errors import KafkaError
+from pykraft.common.settings.config import format_properties
 from pykraft.common.types import ZERO_UUID
 from pykraft.runtime.process import NodeProcess
 from tests.harness import apache_kafka

@@ -17,7 +17,7 @@ import pytest
 
 from pykraft import Cluster
 from pykraft.common.types import METADATA_TOPIC, Uuid
-from pykraft.storage.checkpoint import META_PROPERTIES
+from pykraft.storage.disk.checkpoint import META_PROPERTIES
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports
 from tests.harness.asking import KEPT, PATIENT

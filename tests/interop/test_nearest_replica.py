@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 
 from pykraft import Cluster, Consumer, NewTopic, Producer, TopicPartition
-from pykraft.server.config import RACK_AWARE_SELECTOR
+from pykraft.broker.settings.config import RACK_AWARE_SELECTOR
 from pykraft.transport.frame_recorder import RecordedFrames
 from tests.harness import apache_kafka
 from tests.harness.others import module

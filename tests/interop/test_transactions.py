@@ -27,7 +27,7 @@ from pykraft import (
     TransactionFatalError,
 )
 from pykraft.cli import main
-from pykraft.client.transaction_admin import TransactionState
+from pykraft.client.administration.transaction_admin import TransactionState
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.records.builder import RecordBatchBuilder
 from tests.harness import apache_kafka

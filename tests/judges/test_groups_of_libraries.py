@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 
 from pykraft import Admin, Cluster, Producer
-from pykraft.client.groups import GroupType
+from pykraft.client.administration.groups import GroupType
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.harness.waiting import wait_until

@@ -17,7 +17,7 @@ import pytest
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.config import ConsumerGroupConfig
-from pykraft.coordinator.group.consumer_group_member import assignment_of
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import assignment_of
 from pykraft.coordinator.group.topics import TopicInfo
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS, CoordinatorRecord, decode_coordinator_record

@@ -1,7 +1,7 @@
 """Groups that change their protocol, with Apache Kafka: it answers as is written down, and as pykraft does.
 
 ``REWRITE_ANSWERS=1`` writes it down again. The default run compares pykraft with what is written down
-(tests/unit/test_coordinator_migrations.py).
+(tests/unit/coordinator/group/test_migrations.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pykraft.common.errors import ConfigError
-from pykraft.spark.exactly_once import ExactlyOnceCommit
+from pykraft.spark.writing.exactly_once import ExactlyOnceCommit
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
 from tests.spark.test_exactly_once import BUGS, PAUSES, RESUMES, STEPS, Query, forget_marker, meet

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import pykraft.spark
-from pykraft.spark.offsets import OURS
+from pykraft.spark.reading.offsets import OURS
 from tests.bench.spark_replay import sparks_own_jars
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka

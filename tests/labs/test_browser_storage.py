@@ -15,7 +15,7 @@ import pytest
 from pykraft.course import Lab
 from pykraft.course.labs.task_cells import body_of
 from pykraft.course.places import lab_folder
-from pykraft.course.surroundings import HEADLESS, HOME, Shown
+from pykraft.surroundings import HEADLESS, HOME, Shown
 from tests.harness.browser import Browser, browser, missing_browser
 
 LAB = lab_folder("08")

@@ -78,7 +78,7 @@ def test_what_is_not_written_yet_is_no_failure_and_what_raises_is_told_with_its_
         ("def double(n:\n", "work.py cannot be loaded: SyntaxError"),
         ("import sys\nsys.exit(0)\n", "work.py cannot be loaded: SystemExit"),
         (
-            "from pykraft.client.partitioner import murmur2\n",
+            "from pykraft.client.producing.partitioner import murmur2\n",
             "work.py imports pykraft: this lab is to be solved without",
         ),
         ("from . import solution\n", "work.py imports .: this lab"),

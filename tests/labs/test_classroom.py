@@ -41,7 +41,7 @@ os._exit(0)
 """Leaves a report of its own, and ends."""
 BORROWED = """
 import importlib
-kafka = importlib.import_module("pykraft.client.partitioner")
+kafka = importlib.import_module("pykraft.client.producing.partitioner")
 murmur2, partition_of_key, StickyPartitioner = kafka.murmur2, kafka.partition_of_key, kafka.StickyPartitioner
 """
 OTHER_NAMES = SOLUTION.replace("value", "folded").replace("whole", "fours")

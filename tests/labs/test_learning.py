@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from pykraft import cli
-from pykraft.commands import course
+from pykraft.commands.learning import course
 from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
 from pykraft.course.labs.task_cells import body_of
 from pykraft.course.progress import note, progress_file, read_progress
-from pykraft.course.surroundings import HEADLESS, HOME, Shown
+from pykraft.surroundings import HEADLESS, HOME, Shown
 from tests.harness.tree import ROOT
 from tests.labs.graders import LABS
 

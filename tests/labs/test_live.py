@@ -17,8 +17,8 @@ import pytest
 from pykraft.course import Lab, LabError
 from pykraft.course.labs.check_terms import LIMIT
 from pykraft.course.labs.plug import Outcome, Plug, at_least, at_most, counted_calls, owner_and_name, plugged
-from pykraft.course.rigs.stages import Broker
-from pykraft.course.surroundings import HEADLESS, PROFILE
+from pykraft.course.lessons.one_request.stages import Broker
+from pykraft.surroundings import HEADLESS, PROFILE
 from tests.labs.graders import PROGRAMS, mutant_file
 
 WRONG = {
@@ -325,7 +325,7 @@ def test_code_on_which_no_cluster_can_run_is_one_sentence(
 
 
 def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody() -> None:
-    place = "pykraft.client.producer.partition_of_key"
+    place = "pykraft.client.producing.producer.partition_of_key"
     owner, name = owner_and_name(place)
     before = getattr(owner, name)
     with plugged({place: lambda key, partitions: 1 // 0}) as plugs:
@@ -338,7 +338,7 @@ def test_what_is_plugged_in_is_taken_out_again_and_what_it_raises_stops_nobody()
         assert getattr(owner, name)(b"JFK-LAX", 6) == before(b"JFK-LAX", 6)
     assert plugs[place].first_error == "SystemExit: enough"
     with pytest.raises(AttributeError):
-        owner_and_name("pykraft.client.producer.no_such_function")
+        owner_and_name("pykraft.client.producing.producer.no_such_function")
     method = "pykraft.storage.index.OffsetIndex.lookup"
     with plugged({method: lambda index, offset: (index, offset)}):
         index, name = owner_and_name(method)

@@ -11,7 +11,7 @@ import pytest
 
 from pykraft.course import Lab
 from pykraft.course.labs.replay import Failure, Replay, first_difference, shown
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.surroundings import HEADLESS, HOME
 from tests.labs.graders import LABS, mutant_file, mutant_files
 
 WORDS = {

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pykraft import cli
-from pykraft.commands import course
+from pykraft.commands.learning import course
 from pykraft.course import Lab, LabError
 from pykraft.course import places as course_places
 from pykraft.course.labs.reports import RawNumbers, Report
 from pykraft.course.labs.task_cells import body_of
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.surroundings import HEADLESS, HOME
 from tests.harness.tree import ROOT
 from tests.labs.graders import REPORTS
 from tests.labs.mutations import report_mutations

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from pykraft.cli import main
 from pykraft.storage import log, segment_files
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.disk.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.upkeep.log_loader import LogLoader
 from tests.sim.planted import bug, plant, put
 
 LONGEST_STAND_S = 60.0

@@ -26,8 +26,8 @@ import pytest
 from pykraft import Cluster
 from pykraft.common.types import TopicPartition
 from pykraft.runtime.process import NodeProcess
-from pykraft.storage.checkpoint import CLEANER_CHECKPOINT, read_offsets
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.checkpoint import CLEANER_CHECKPOINT, read_offsets
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness.waiting import wait_until
 from tests.live.load import CONSUMER, PATIENCE_S, Load, Place, Row, read
 from tests.live.planted_node import STANDS_STILL

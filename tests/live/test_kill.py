@@ -22,7 +22,7 @@ from pykraft.cluster_view import ClusterView
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import batches
 from pykraft.runtime.process import NodeProcess
-from pykraft.storage.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import log_laws
 from tests.harness.storage import loader, settings
 from tests.harness.waiting import wait_until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pykraft.course.authoring.execute import NotebookFailed
-from pykraft.course.rigs.virtual_failover import VirtualFailover
+from pykraft.course.lessons.acks.virtual_failover import VirtualFailover
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "10_acks.ipynb"
@@ -18,7 +18,7 @@ LEVELS: dict[str, dict[str, Any]] = {
 }
 
 ALL_IS_ONE = """
-from pykraft.client import sender
+from pykraft.client.producing import sender
 
 sender._ACKS["all"] = 1
 """

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.rigs.virtual_producer import VirtualProducer
-from pykraft.viz.batch_chart import trouble_in
+from pykraft.viz.clients.batch_chart import trouble_in
 from tests.notebooks.sections import NOTEBOOK, run
 
 PLAIN: dict[str, Any] = {"enable_idempotence": False}
@@ -74,7 +74,7 @@ def test_a_producer_that_gives_up_after_three_retries_loses_what_a_patient_one_d
 PATH = NOTEBOOK.parent / "09_batching.ipynb"
 
 THE_LINGER_IS_FORGOTTEN = """
-from pykraft.client.accumulator import RecordAccumulator
+from pykraft.client.producing.accumulator import RecordAccumulator
 
 RecordAccumulator._ready_at = lambda accumulator, queue: queue[0].created
 """

@@ -18,13 +18,13 @@ PATH = NOTEBOOK.parent / "26_capstone.ipynb"
 TEMPLATE = NOTEBOOK.parent / "templates" / "claim.ipynb"
 
 A_FETCH_SLEEPS = """
-from pykraft.server.delayed import DelayedFetch
+from pykraft.broker.replication.delayed import DelayedFetch
 
 DelayedFetch.has_enough = lambda fetch, key=None: False
 """
 
 A_FETCH_IS_HURRIED = """
-from pykraft.server.delayed import DelayedFetch
+from pykraft.broker.replication.delayed import DelayedFetch
 
 patient = DelayedFetch.has_enough
 

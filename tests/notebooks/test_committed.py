@@ -12,13 +12,13 @@ ONE_OR_MORE = ('view.high_watermark("orders", 0) == 1', 'view.high_watermark("or
 """A leader that commits alone has accepted both records of the live cluster, where a right one has accepted one."""
 
 NO_FOLLOWER_LEAVES = """
-from pykraft.server.partition import Partition
+from pykraft.broker.replication.partition import Partition
 
 Partition.propose_shrinking = lambda partition, now: None
 """
 
 TOO_FEW_COMMIT = """
-from pykraft.server.partition import Partition
+from pykraft.broker.replication.partition import Partition
 
 Partition.is_under_min_isr = False
 """

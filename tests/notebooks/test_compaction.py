@@ -10,7 +10,7 @@ from tests.notebooks.sections import NOTEBOOK, run
 PATH = NOTEBOOK.parent / "20_retention_and_compaction.ipynb"
 
 A_CLEANER_THAT_KEEPS_THE_FIRST = """
-from pykraft.storage.cleaner import OffsetMap
+from pykraft.storage.upkeep.cleaner import OffsetMap
 
 seen = set()
 
@@ -27,7 +27,7 @@ OffsetMap.pick = pick
 """
 
 TOMBSTONES_GO = """
-from pykraft.storage import cleaner
+from pykraft.storage.upkeep import cleaner
 
 def _filtered(cleaning, batch, is_spent):
     stay = {}

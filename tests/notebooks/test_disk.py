@@ -13,7 +13,7 @@ import pytest
 from pykraft.course import kernel
 from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.kernel import Obstacle
-from pykraft.course.rigs.disk import PAGE_BYTES, DiskFile, read_speed, read_speeds
+from pykraft.course.lessons.disk.disk import PAGE_BYTES, DiskFile, read_speed, read_speeds
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "04_disk.ipynb"

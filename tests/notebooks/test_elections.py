@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.course.authoring.execute import NotebookFailed
-from pykraft.course.rigs.elections import Quorum, without_chance, without_pre_vote
+from pykraft.course.lessons.elections.elections import Quorum, without_chance, without_pre_vote
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "13_elections.ipynb"
@@ -17,21 +17,21 @@ service.grants_vote = lambda role, candidate, log_is_up_to_date, pre_vote: True
 """
 
 NO_CHANCE = """
-from pykraft.course.rigs.elections import without_chance
+from pykraft.course.lessons.elections.elections import without_chance
 
 rule = without_chance()
 rule.__enter__()
 """
 
 NO_PRE_VOTE = """
-from pykraft.course.rigs.elections import without_pre_vote
+from pykraft.course.lessons.elections.elections import without_pre_vote
 
 rule = without_pre_vote()
 rule.__enter__()
 """
 
 ANY_LOG_WILL_DO = """
-from pykraft.raft.replicated_log import ReplicatedLog
+from pykraft.raft.log.replicated_log import ReplicatedLog
 
 ReplicatedLog.is_up_to_date = lambda log, candidate: True
 """

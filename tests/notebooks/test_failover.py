@@ -10,7 +10,7 @@ from tests.notebooks.sections import NOTEBOOK, run
 PATH = NOTEBOOK.parent / "12_failover.ipynb"
 
 TRUNCATED_BY_EVERY_FOLLOWER = """
-from pykraft.course.rigs import failover
+from pykraft.course.lessons.failover import failover
 
 rule = failover.before_kip_101()
 rule.__enter__()

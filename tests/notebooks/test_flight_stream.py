@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykraft import Cluster, Consumer, TopicPartition
-from pykraft.course.rigs.flight_stream import TOPIC, FlightFeed, compared, new_topic
+from pykraft.course.lessons.structured_streaming.flight_stream import TOPIC, FlightFeed, compared, new_topic
 from pykraft.datasets import flights
 from tests.harness.tree import ROOT
 

@@ -11,9 +11,9 @@ import pytest
 
 from pykraft import Cluster, NewTopic
 from pykraft.course.authoring.execute import NotebookFailed
-from pykraft.course.rigs.live_group import LiveGroup
-from pykraft.course.rigs.ownership import Ownership, in_words, moved, stopped_s
-from pykraft.course.rigs.virtual_group import WAYS, VirtualGroup
+from pykraft.course.lessons.groups.live_group import LiveGroup
+from pykraft.course.lessons.groups.ownership import Ownership, in_words, moved, stopped_s
+from pykraft.course.lessons.groups.virtual_group import WAYS, VirtualGroup
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "17_groups.ipynb"
@@ -31,8 +31,8 @@ CooperativeStickyAssignor.is_cooperative = False
 """
 
 STATIC_MEMBERS_SAY_GOODBYE = """
-from pykraft.course.rigs.virtual_group import VirtualGroup  # section 3 does not import it
-from pykraft.client.membership import ClassicMembership
+from pykraft.course.lessons.groups.virtual_group import VirtualGroup  # section 3 does not import it
+from pykraft.client.consuming.membership import ClassicMembership
 
 def leave(self, reason, deadline):
     left = self._ask_to_leave(reason, deadline)

@@ -157,7 +157,7 @@ def test_a_drag_moves_the_marker_and_the_real_value_is_drawn_beside_it(reader: O
     dragged = page.window.ask(f"{CELL} {NUMBER} return field.value", asks)
     assert bar_end(page, asks)[0] < right - 60, "the bar is where it was let go"
     a_typed_number_stays_when_its_cell_runs_again(page, asks, float(dragged))
-    page.run("from pykraft.course.rigs.failover import rounds")
+    page.run("from pykraft.course.lessons.failover.failover import rounds")
     drawn = "[...cell.querySelectorAll('img')].map(image => decodeURIComponent(image.src)).join('')"
     answer = page.window.until(f"{CELL} return {drawn}", 'nb.answer("part"')
     assert "Your guess was" in answer and "measured" in answer
@@ -191,8 +191,10 @@ A_GUESS_IS_LOST = Change(
 AN_ANSWER_HAS_ITS_LETTER = Change(
     f"notebooks/{SHORT.name}", 'nb.answer(\\"order\\")', 'nb.answer(\\"order\\", \\"b\\")'
 )
-OUTPUTS_STAY = Change("pykraft/course/open_questions.py", 'cell["outputs"], cell["execution_count"] = [], None', "pass")
-A_FIELD_KEEPS_THE_KEY = Change("pykraft/course/picture_guess.py", "picture + runs_on_shift_enter()", "picture")
+OUTPUTS_STAY = Change(
+    "pykraft/course/asking/open_questions.py", 'cell["outputs"], cell["execution_count"] = [], None', "pass"
+)
+A_FIELD_KEEPS_THE_KEY = Change("pykraft/course/asking/picture_guess.py", "picture + runs_on_shift_enter()", "picture")
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ from pykraft.course import Lesson, LessonError, lesson, notebook
 from pykraft.course.authoring.execute import execute
 from pykraft.course.kernel import Obstacle
 from pykraft.course.progress import read_progress
-from pykraft.course.surroundings import HEADLESS, HOME, PROFILE, current_cell
+from pykraft.surroundings import HEADLESS, HOME, PROFILE, current_cell
 
 
 class Thing:
@@ -150,14 +150,14 @@ def test_a_claim_may_be_a_truth_of_numpy(nb: Lesson) -> None:
 
 
 def test_a_source_is_the_code_that_runs(nb: Lesson, capsys: pytest.CaptureFixture[str]) -> None:
-    from pykraft.client import partitioner
+    from pykraft.client.producing import partitioner
     from pykraft.storage.log_segment import LogSegment
 
     nb.source(partitioner.partition_of_key)
     nb.source(LogSegment.find, docstring=False)
     nb.source(LogSegment.size)
     shown = capsys.readouterr().out
-    assert "# pykraft/client/partitioner.py: partition_of_key\ndef partition_of_key(key: bytes" in shown
+    assert "# pykraft/client/producing/partitioner.py: partition_of_key\ndef partition_of_key(key: bytes" in shown
     assert "return (murmur2(key) & 0x7FFFFFFF) % partitions\n" in shown
     assert "# pykraft/storage/log_segment.py: LogSegment.find\ndef find(self, offset: int)" in shown
     assert "The batch that holds `offset`" not in shown
@@ -302,7 +302,7 @@ def test_the_cell_that_runs_is_known_by_its_text_and_its_number() -> None:
     notebook = nbformat.v4.new_notebook(  # type: ignore[no-untyped-call]
         cells=[
             nbformat.v4.new_code_cell(source)  # type: ignore[no-untyped-call]
-            for source in ("from pykraft.course.surroundings import current_cell", "current_cell()", "current_cell()")
+            for source in ("from pykraft.surroundings import current_cell", "current_cell()", "current_cell()")
         ]
     )
     execute(notebook, Path())

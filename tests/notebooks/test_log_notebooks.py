@@ -20,7 +20,7 @@ RecordBatch.is_valid = property(lambda batch: True)
 """
 
 A_LOG_THAT_MARKS_THE_LINE_BEFORE_AS_OLD = """
-from pykraft.course.rigs.changes import Log, SLOT
+from pykraft.course.lessons.append_only_log.changes import Log, SLOT
 
 append = Log.change
 
@@ -32,7 +32,7 @@ Log.change = change
 """
 
 A_CONSUMER_THAT_CHECKS_NOTHING = """
-from pykraft.course.rigs import log_files
+from pykraft.course.lessons.append_only_log import log_files
 
 class Credulous(log_files.Consumer):
     def __init__(self, **settings):

@@ -35,7 +35,7 @@ ClusterControl.heartbeat = heartbeat
 """
 
 A_DEATH_FORGETS_A_PARTITION = """
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
 
 plan = ReplicationControl.plan_broker_gone
 ReplicationControl.plan_broker_gone = lambda control, image, broker_id: list(plan(control, image, broker_id))[1:]

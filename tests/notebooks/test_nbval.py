@@ -77,6 +77,6 @@ def test_what_is_not_deterministic_is_left_out_of_the_strict_run(tmp_path: Path)
 
 
 def test_nodes_keep_house_as_if_the_reader_took_his_time(tmp_path: Path) -> None:
-    imported = "from pykraft.server.config import NODE_CONFIG"
+    imported = "from pykraft.broker.settings.config import NODE_CONFIG"
     looks = f"{imported}\nprint(NODE_CONFIG.keys['log.initial.task.delay.ms'].default)"
     assert verdicts(tmp_path, (looks, "1000\n", True), arguments=(*NBVAL, *SLOW_READER)) == {"passed": 1}

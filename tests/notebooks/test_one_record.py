@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from pykraft import Cluster, NewTopic
-from pykraft.course.rigs.one_record import (
+from pykraft.course.lessons.sixty_seconds.one_record import (
     _ORDER,
     Place,
     RecordWay,
@@ -18,7 +18,7 @@ from pykraft.course.rigs.one_record import (
     different_fields,
     header_fields,
 )
-from pykraft.viz.record_chart import COMMITTED, CUT_OFF, DOWN, TORN, UNCOMMITTED
+from pykraft.viz.clients.record_chart import COMMITTED, CUT_OFF, DOWN, TORN, UNCOMMITTED
 
 VALUE = b"flight 51"
 

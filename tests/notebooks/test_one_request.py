@@ -39,7 +39,7 @@ ServerChannel.done = lambda channel, context, throttled=False: None
 """
 
 DESCRIPTORS_WITHOUT_A_BOUND = """
-from pykraft.storage.open_files import OpenFiles
+from pykraft.storage.disk.open_files import OpenFiles
 
 OpenFiles._close_one = lambda self: None
 OpenFiles.limit = property(lambda self: 1 << 20, lambda self, limit: None)

@@ -14,13 +14,13 @@ import pytest
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets.config import Config, PyFileConfigLoader
 
+from pykraft.course.asking.open_questions import QuestionsFirst, number_of, with_outputs_of, without_answers
+from pykraft.course.asking.question_file import questions, scales
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
-from pykraft.course.open_questions import QuestionsFirst, number_of, with_outputs_of, without_answers
 from pykraft.course.places import NOTEBOOKS
 from pykraft.course.progress import note
-from pykraft.course.question_file import questions, scales
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.surroundings import HEADLESS, HOME
 from tests.harness.tree import ROOT
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))

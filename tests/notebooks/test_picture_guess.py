@@ -9,15 +9,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pykraft.course import Lesson, lesson, picture_guess
+from pykraft.course import Lesson, lesson
+from pykraft.course.asking import picture_guess
+from pykraft.course.asking.picture_guess import PictureGuess
+from pykraft.course.asking.question_file import Scale, scales
 from pykraft.course.lesson import WrongPrediction
-from pykraft.course.picture_guess import PictureGuess
 from pykraft.course.places import NOTEBOOKS
 from pykraft.course.progress import guesses, read_progress
-from pykraft.course.question_file import Scale, scales
-from pykraft.course.surroundings import HEADLESS, HOME
-from pykraft.viz.guess_chart import PLOT, distance, guess_chart
-from pykraft.viz.svg import overlaps
+from pykraft.surroundings import HEADLESS, HOME
+from pykraft.viz.drawing.svg import overlaps
+from pykraft.viz.measured.guess_chart import PLOT, distance, guess_chart
 
 SCALE = Scale("How many keys move?", "keys", 0, 200, 50)
 FILES = {path.stem for path in (NOTEBOOKS / "questions").glob("*.toml")}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from pykraft.course import Lesson, notebook
+from pykraft.course.asking.question_file import is_measured, questions, right_letter, scales
 from pykraft.course.authoring.execute import read
 from pykraft.course.lesson import WrongPrediction
 from pykraft.course.places import NOTEBOOKS
-from pykraft.course.question_file import is_measured, questions, right_letter, scales
-from pykraft.course.surroundings import HEADLESS, HOME
 from pykraft.course.syllabus import SYLLABUS
+from pykraft.surroundings import HEADLESS, HOME
 
 FILES = sorted((NOTEBOOKS / "questions").glob("*.toml"))
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from pykraft.course import Lesson, questions
-from pykraft.course.lead_on import lead_on, run_to
+from pykraft.course import Lesson
+from pykraft.course.asking import questions
+from pykraft.course.asking.lead_on import lead_on, run_to
+from pykraft.course.asking.questions import Question, in_drawn_order
 from pykraft.course.lesson import WrongPrediction
 from pykraft.course.progress import read_progress
-from pykraft.course.questions import Question, in_drawn_order
-from pykraft.course.surroundings import HEADLESS, HOME
+from pykraft.surroundings import HEADLESS, HOME
 
 LEADS_ON = "<img "
 OPTIONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykraft import Cluster, NewTopic
 from pykraft.course import Lesson
-from pykraft.course.rigs.segments import Partition, write_ticks
+from pykraft.course.lessons.segments_and_indexes.segments import Partition, write_ticks
 
 
 def test_in_the_middle_of_a_segment_a_scan_makes_ten_times_the_calls_and_reads_hardly_more_bytes() -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.limit(300)  # where others use the cores, too
 
 A_RASH_ACKNOWLEDGEMENT = """
 from pykraft.common.errors import ErrorCode
-from pykraft.server.partition import Partition
+from pykraft.broker.replication.partition import Partition
 
 def replicated_up_to(self, offset):
     return ErrorCode.NONE if self.log.log_end_offset >= offset else None
@@ -24,7 +24,7 @@ Partition.replicated_up_to = replicated_up_to
 """
 
 A_HIGH_WATERMARK_THAT_WAITS_FOR_NOBODY = """
-from pykraft.server.partition import Partition
+from pykraft.broker.replication.partition import Partition
 
 Partition._must_wait_for = lambda self, follower, end_offset, now: False
 """
@@ -42,9 +42,9 @@ RecordBatch.assign = assign_and_stamp
 """
 
 A_MEMBER_THAT_IS_NEVER_REMOVED = """
-from pykraft.coordinator.group.classic import ClassicGroups
+from pykraft.coordinator.group.classic_groups.classic import ClassicGroups
 from pykraft.coordinator.result import CoordinatorResult
-from pykraft.course.rigs import one_record
+from pykraft.course.lessons.sixty_seconds import one_record
 
 ClassicGroups._expire_member = lambda self, group_id, member_id: CoordinatorResult(None)
 one_record._PATIENCE_S = 4

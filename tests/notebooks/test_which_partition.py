@@ -6,14 +6,14 @@ import pytest
 
 from pykraft.consumer import ConsumerRecord
 from pykraft.course.authoring.execute import NotebookFailed
-from pykraft.course.rigs.key_spread import overload
-from pykraft.course.rigs.keyed_topics import KeyedTopic
+from pykraft.course.lessons.which_partition.key_spread import overload
+from pykraft.course.lessons.which_partition.keyed_topics import KeyedTopic
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "08_which_partition.ipynb"
 
 THE_ABSOLUTE_VALUE = """
-from pykraft.client import partitioner
+from pykraft.client.producing import partitioner
 
 def partition_of_key(key, partitions):
     value = partitioner.murmur2(key)
@@ -23,13 +23,13 @@ partitioner.partition_of_key = partition_of_key
 """
 
 ANOTHER_SEED = """
-from pykraft.client import partitioner
+from pykraft.client.producing import partitioner
 
 partitioner._SEED = 0
 """
 
 NEVER_MORE_THAN = """
-from pykraft.client import partitioner, producer
+from pykraft.client.producing import partitioner, producer
 
 choose = partitioner.partition_of_key
 partitioner.partition_of_key = producer.partition_of_key = lambda key, partitions: choose(key, min(partitions, {}))

@@ -15,8 +15,8 @@ import pytest
 
 from pykraft import Producer
 from pykraft.course.authoring.execute import NotebookFailed
-from pykraft.course.rigs.programs import Program, ProgramFailed
-from pykraft.course.rigs.transfers import (
+from pykraft.course.lessons.zero_copy.programs import Program, ProgramFailed
+from pykraft.course.lessons.zero_copy.transfers import (
     SampleFile,
     Way,
     compare,
@@ -26,9 +26,9 @@ from pykraft.course.rigs.transfers import (
     through_tls,
     transfer,
 )
-from pykraft.course.rigs.two_brokers import BrokerApart
-from pykraft.storage.filesystem import OsFileRegion
-from pykraft.viz.byte_path import Move
+from pykraft.course.lessons.zero_copy.two_brokers import BrokerApart
+from pykraft.storage.disk.filesystem import OsFileRegion
+from pykraft.viz.wire.byte_path import Move
 from tests.notebooks.sections import NOTEBOOK, run
 
 ZERO_COPY = NOTEBOOK.parent / "05_zero_copy.ipynb"

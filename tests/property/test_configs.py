@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.common.config import ConfigDef
-from pykraft.common.topic_config import LOG_CONFIG
+from pykraft.common.settings.config import ConfigDef
+from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.controller.configs import ConfigControl
 from pykraft.metadata.delta import MetadataDelta

@@ -21,8 +21,8 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.records.batch import RecordBatch
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
-from pykraft.storage.log_cleaner import LogCleaner
-from pykraft.storage.log_loader import LogLoader
+from pykraft.storage.upkeep.log_cleaner import LogCleaner
+from pykraft.storage.upkeep.log_loader import LogLoader
 from tests.harness.compaction import Compactor, compacting, compaction_law, shape_laws
 from tests.harness.log_laws import all_batches
 

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from pykraft.common.errors import KafkaError
-from pykraft.common.topic_config import FOREVER_MS
+from pykraft.common.settings.topic_config import FOREVER_MS
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression, compress, decompress

@@ -10,16 +10,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pykraft.broker.replication import delayed, fetching, replica_manager
+from pykraft.broker.replication.fetching import FetchParams, FetchPlace
+from pykraft.broker.replication.partition import IsrChange, IsrProposal, Partition
+from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
+from pykraft.broker.requests.data.fetch_sessions import FetchSession, FetchSessionCache
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ReplicaKey
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.coordinator.committed_view import CommittedView
-from pykraft.coordinator.group import reconciliation, shard
-from pykraft.coordinator.group.classic_group import ClassicGroup
-from pykraft.coordinator.group.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_group_member import Assignment, overlaps
-from pykraft.coordinator.group.reconciliation import Heard
+from pykraft.coordinator.group import shard
+from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_groups import reconciliation
+from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import Assignment, overlaps
+from pykraft.coordinator.group.consumer_groups.reconciliation import Heard
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.coordinator.runtime import CoordinatorRuntime
@@ -27,16 +33,11 @@ from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadata
 from pykraft.protocol.messages.group_values import GroupTargetAssignmentMemberValue
 from pykraft.raft import election
 from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.log.replicated_log import ReplicatedLog
 from pykraft.raft.quorum_state import QuorumState, Unattached
 from pykraft.raft.replica import RaftReplica
-from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.server import delayed, fetching, replica_manager
-from pykraft.server.fetch_sessions import FetchSession, FetchSessionCache
-from pykraft.server.fetching import FetchParams, FetchPlace
-from pykraft.server.partition import IsrChange, IsrProposal, Partition
-from pykraft.server.replica_fetcher import ReplicaFetcher
 from pykraft.storage.answers import Isolation
-from pykraft.storage.filesystem import FileSystem
+from pykraft.storage.disk.filesystem import FileSystem
 from tests.sim.histories import history
 
 PLANTED: dict[str, Callable[[], None]] = {}

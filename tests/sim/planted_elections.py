@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pykraft.controller import partition_change
-from pykraft.controller.partition_change import Election, elect
-from pykraft.controller.replication_control import ReplicationControl
+from pykraft.controller.partitions import partition_change
+from pykraft.controller.partitions.partition_change import Election, elect
+from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from tests.sim.planted import bug, put

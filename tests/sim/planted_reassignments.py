@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykraft.common.core import Steps
-from pykraft.controller import partition_change
-from pykraft.controller.assignment import Assignment, Replicas
-from pykraft.controller.reassignment import ReassignmentControl
+from pykraft.controller.partitions import partition_change
+from pykraft.controller.partitions.assignment import Assignment, Replicas
+from pykraft.controller.partitions.reassignment import ReassignmentControl
 from pykraft.controller.result import Result
 from pykraft.metadata.image import MetadataImage
 from tests.sim.planted import bug, put

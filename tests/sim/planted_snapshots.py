@@ -15,10 +15,10 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
 from pykraft.protocol.messages.features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from pykraft.raft.history import committed
-from pykraft.raft.listener import CommittedBatch
-from pykraft.raft.replicated_log import ReplicatedLog
-from pykraft.storage.filesystem import FileSystem
+from pykraft.raft.log.history import committed
+from pykraft.raft.log.listener import CommittedBatch
+from pykraft.raft.log.replicated_log import ReplicatedLog
+from pykraft.storage.disk.filesystem import FileSystem
 from tests.sim.planted import bug, put
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from pykraft.broker.coordination.transaction_markers import TransactionMarkers
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.transaction.shard import Ending, TransactionShard
 from pykraft.coordinator.transaction.state import TransactionMetadata, TransactionState
-from pykraft.server.transaction_markers import TransactionMarkers
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import ProducerStateManager
 from pykraft.storage.transaction_index import AbortedTransaction

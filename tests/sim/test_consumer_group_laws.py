@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.coordinator.group.consumer_group_member import ConsumerGroupMember, MemberState
-from pykraft.coordinator.group.consumer_group_records import (
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import ConsumerGroupMember, MemberState
+from pykraft.coordinator.group.consumer_groups.consumer_group_records import (
     current_assignment_record,
     epoch_record,
     member_tombstones,
@@ -22,8 +22,8 @@ from pykraft.protocol.messages.groups import (
     OwnedPartitions,
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest
-from pykraft.sim.consumer_group_laws import ConsumerGroupLaws
-from pykraft.sim.invariants import Violation
+from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
+from pykraft.sim.laws.invariants import Violation
 
 T = Uuid(b"t" * 16)
 ERROR = 15

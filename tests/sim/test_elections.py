@@ -12,10 +12,10 @@ from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.brokers import RECOVERING
-from pykraft.sim.election_laws import ElectionLaws, check_elr
-from pykraft.sim.invariants import PartitionHistory, ReplicaLog, Violation
-from pykraft.sim.knobs import ELECTION_SEEDS
-from pykraft.sim.watcher import Progress
+from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
+from pykraft.sim.laws.invariants import PartitionHistory, ReplicaLog, Violation
+from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.trouble.knobs import ELECTION_SEEDS
 from pykraft.simulation import Report, Simulation
 from tests.sim import planted_elections
 from tests.sim.histories import history, in_processes

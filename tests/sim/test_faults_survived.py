@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.server.replica_manager import ReplicaManager
 from pykraft.simulation import Simulation, SimulationFailed
 
 PLACES = {

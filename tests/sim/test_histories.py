@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from pykraft.sim.cluster import SETTLE_LIMIT_OF_A_BANK_US
-from pykraft.sim.knobs import TRANSACTION_SEEDS, draw
-from pykraft.sim.scheduler import US_PER_MS
-from pykraft.sim.watcher import Progress
+from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.trouble.knobs import TRANSACTION_SEEDS, draw
+from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.simulation import Report, Simulation
 from tests.harness.tree import ROOT
 from tests.sim import histories

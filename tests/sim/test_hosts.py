@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
+from pykraft.broker.node import Node
+from pykraft.broker.requests.quotas import Used
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.storage_format import format_directories
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.protocol.schema import Request
-from pykraft.server.config import read_node_config
-from pykraft.server.node import Node
-from pykraft.server.quotas import Used
-from pykraft.server.storage_format import format_directories
-from pykraft.sim.hosts import EPOCH_MS, Machine, SimulatedNode
-from pykraft.sim.network import End, Network
-from pykraft.sim.scheduler import US_PER_MS, Scheduler
+from pykraft.sim.world.hosts import EPOCH_MS, Machine, SimulatedNode
+from pykraft.sim.world.network import End, Network
+from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from tests.harness.asking import create, fetch, new_topic
 
@@ -75,7 +75,7 @@ class World:
     """A node that is broker and only controller, the stranger, and the times at which the node handled a request."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pykraft.sim.hosts.Node", partial(Node, quotas=Throttling()))
+        monkeypatch.setattr("pykraft.sim.world.hosts.Node", partial(Node, quotas=Throttling()))
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, Random(1))
         config = read_node_config(

@@ -6,8 +6,8 @@ import pytest
 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Impossible, Kill, Restart
-from pykraft.sim.network import InFlight
-from pykraft.sim.scheduler import US_PER_MS
+from pykraft.sim.world.network import InFlight
+from pykraft.sim.world.scheduler import US_PER_MS
 
 SEED = 7
 """Three brokers that are controllers, too."""

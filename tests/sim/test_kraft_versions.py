@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import pytest
 
-from pykraft.client.features import FeatureCalls, FeatureUpdate
+from pykraft.client.administration.features import FeatureCalls, FeatureUpdate
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import ZERO_UUID
-from pykraft.raft.voters import STATIC_VOTERS, VOTERS_IN_LOG
+from pykraft.raft.log.voters import STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.hosts import SimulatedNode
-from pykraft.sim.invariants import require
-from pykraft.sim.knobs import draw
-from pykraft.sim.outages import Outages
-from pykraft.sim.scheduler import US_PER_MS
-from pykraft.sim.workload import admin_core
+from pykraft.sim.laws.invariants import require
+from pykraft.sim.trouble.knobs import draw
+from pykraft.sim.trouble.outages import Outages
+from pykraft.sim.workloads.workload import admin_core
+from pykraft.sim.world.hosts import SimulatedNode
+from pykraft.sim.world.scheduler import US_PER_MS
 from tests.sim.histories import in_processes
 
 SEEDS = (10,)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pykraft.client.configs import ConfigCalls, ConfigResource, ConfigResourceType
+from pykraft.client.administration.configs import ConfigCalls, ConfigResource, ConfigResourceType
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import KafkaError
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.workload import TOPIC, admin_core
+from pykraft.sim.workloads.workload import TOPIC, admin_core
 from tests.harness.log_laws import all_batches
 from tests.sim.histories import in_processes
 

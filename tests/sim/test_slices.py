@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from pykraft.sim.knobs import SLICE_SEEDS, draw
-from pykraft.sim.slices import SeededSlice
-from pykraft.sim.watcher import Progress
+from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.trouble.knobs import SLICE_SEEDS, draw
+from pykraft.sim.world.slices import SeededSlice
 from pykraft.simulation import Report
 from tests.sim.histories import history, in_processes
 

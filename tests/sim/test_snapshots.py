@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.knobs import SNAPSHOT_SEEDS
-from pykraft.sim.watcher import Progress
+from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.trouble.knobs import SNAPSHOT_SEEDS
 from pykraft.simulation import Report
 from tests.sim import planted_snapshots
 from tests.sim.histories import history, in_processes

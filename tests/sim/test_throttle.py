@@ -8,19 +8,19 @@ from random import Random
 
 import pytest
 
-from pykraft.client.admin import AdminCalls, NewTopic
+from pykraft.broker.replication.partition import Partition
+from pykraft.client.administration.admin import AdminCalls, NewTopic
+from pykraft.client.administration.configs import ConfigCalls, ConfigResource, ConfigResourceType
+from pykraft.client.administration.reassignments import ReassignmentCalls
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import COMMON_CONFIG, bootstrap_endpoints, client_config
-from pykraft.client.configs import ConfigCalls, ConfigResource, ConfigResourceType
 from pykraft.client.metadata import ClusterMetadata
-from pykraft.client.reassignments import ReassignmentCalls
 from pykraft.common.core import FOREVER, Poll, Promise, merge
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.server.partition import Partition
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.knobs import calm, draw
+from pykraft.sim.trouble.knobs import calm, draw
 from tests.harness.storage import NOW_MS
 
 TOPIC = "moved"

@@ -7,20 +7,20 @@ from random import Random
 
 import pytest
 
-from pykraft.client.admin import NewTopic
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.storage_format import format_directories
+from pykraft.client.administration.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.types import Uuid
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest, WriteTxnMarkersRequest
 from pykraft.protocol.schema import Request
-from pykraft.server.config import read_node_config
-from pykraft.server.storage_format import format_directories
-from pykraft.sim.frames import read_frame
-from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
-from pykraft.sim.network import Network
-from pykraft.sim.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.transaction_laws import BANK, Ledger, Outcome
-from pykraft.sim.transaction_workload import CommittedReader, Teller
-from pykraft.sim.workload import TopicMaker
+from pykraft.sim.laws.transaction_laws import BANK, Ledger, Outcome
+from pykraft.sim.workloads.transaction_workload import CommittedReader, Teller
+from pykraft.sim.workloads.workload import TopicMaker
+from pykraft.sim.world.frames import read_frame
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.network import Network
+from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 
 SERVERS = "node-1:9092"
 PARTITIONS = 3

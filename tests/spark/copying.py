@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pykraft import Admin
-from pykraft.spark.exactly_once import MARKER, sink_name
+from pykraft.spark.writing.exactly_once import MARKER, sink_name
 from tests.harness.tree import ROOT
 from tests.harness.waiting import wait_until
 from tests.spark import corpus

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pykraft.spark.exactly_once import ExactlyOnceCommit
-from pykraft.spark.sink import ExactlyOnceWriter
-from pykraft.spark.sink_options import WriteOptions, write_options
-from pykraft.spark.sink_rows import RowReader
 from pykraft.spark.source import PykraftDataSource
+from pykraft.spark.writing.exactly_once import ExactlyOnceCommit
+from pykraft.spark.writing.sink import ExactlyOnceWriter
+from pykraft.spark.writing.sink_options import WriteOptions, write_options
+from pykraft.spark.writing.sink_rows import RowReader
 from tests.harness.waiting import wait_until
 
 OPTION = "pointsDirectory"

@@ -14,8 +14,9 @@ from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import HEADER_BYTES, LOG_APPEND_TIME, RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.records.varint import encode_varint
-from pykraft.spark import columns, decode
-from pykraft.spark.decode import Decoder
+from pykraft.spark import columns
+from pykraft.spark.reading import decode
+from pykraft.spark.reading.decode import Decoder
 from tests.spark.batches import ALL_COLUMNS, Fields, Row, encoded, plain_rows, raw_batch, sealed
 
 END = 1 << 62

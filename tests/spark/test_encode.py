@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pykraft.client.partitioner import murmur2, partition_of_key
+from pykraft.client.producing.partitioner import murmur2, partition_of_key
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
-from pykraft.spark import encode
-from pykraft.spark.encode import RowEncoder, murmur2_of
-from pykraft.spark.sink_options import write_options
-from pykraft.spark.sink_rows import RowReader
+from pykraft.spark.writing import encode
+from pykraft.spark.writing.encode import RowEncoder, murmur2_of
+from pykraft.spark.writing.sink_options import write_options
+from pykraft.spark.writing.sink_rows import RowReader
 from tests.spark.test_sink_rows import EVERYTHING, SERVERS, schema_of
 
 Batches = list[tuple[TopicPartition, RecordBatch]]

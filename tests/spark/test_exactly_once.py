@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 
 from pykraft import Admin
-from pykraft.client.commits import OffsetAndMetadata
+from pykraft.client.consuming.commits import OffsetAndMetadata
 from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.compression import Compression
-from pykraft.spark.exactly_once import MARKER, ExactlyOnceCommit, sink_name
-from pykraft.spark.sink_options import WriteOptions, write_options
-from pykraft.spark.sink_producer import SinkProducer
-from pykraft.spark.staging import StagedBatch, StagedFile, batch_folder, staged
+from pykraft.spark.writing.exactly_once import MARKER, ExactlyOnceCommit, sink_name
+from pykraft.spark.writing.sink_options import WriteOptions, write_options
+from pykraft.spark.writing.sink_producer import SinkProducer
+from pykraft.spark.writing.staging import StagedBatch, StagedFile, batch_folder, staged
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 

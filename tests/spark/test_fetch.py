@@ -15,12 +15,12 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ListOffs
 from pykraft.records.batch import RecordBatch
 from pykraft.spark import brokers as cluster
 from pykraft.spark.brokers import Brokers
-from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import ReadOptions, read_options
+from pykraft.spark.reading.fetch import OffsetRange
 from pykraft.spark.source import rows
 from tests.spark.batches import encoded, raw_batch
 from tests.spark.scripted_broker import CLOSE, T0, ScriptedBroker, fetch_offset
-from tests.unit.test_records_visibility import ended, written
+from tests.unit.records.test_visibility import ended, written
 
 
 def log(count: int = 10, per_batch: int = 2, first: int = 0) -> list[RecordBatch]:

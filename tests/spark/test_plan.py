@@ -14,9 +14,9 @@ from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from pykraft.spark import brokers as cluster
-from pykraft.spark.fetch import OffsetRange
 from pykraft.spark.options import read_options
-from pykraft.spark.plan import cut, plan
+from pykraft.spark.reading.fetch import OffsetRange
+from pykraft.spark.reading.plan import cut, plan
 from tests.spark.batches import encoded, raw_batch
 from tests.spark.scripted_broker import TOPIC_ID, ScriptedBroker
 

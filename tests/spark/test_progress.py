@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pykraft.spark.progress import progress
+from pykraft.spark.reading.progress import progress
 
 
 def test_each_query_of_the_block_is_counted_and_no_other(

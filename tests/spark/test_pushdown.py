@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 )
 
 from pykraft.common.types import TopicPartition
-from pykraft.spark.fetch import OffsetRange
-from pykraft.spark.pushdown import NO_OFFSET, PushedFilters
+from pykraft.spark.reading.fetch import OffsetRange
+from pykraft.spark.reading.pushdown import NO_OFFSET, PushedFilters
 
 OFFSET, PARTITION, TOPIC, TIME, KEY = ("offset",), ("partition",), ("topic",), ("timestamp",), ("key",)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 
 from pykraft.client import config as keys
 from pykraft.common.errors import ConfigError
-from pykraft.spark.sink_options import write_options
-from pykraft.spark.sink_rows import RowReader
+from pykraft.spark.writing.sink_options import write_options
+from pykraft.spark.writing.sink_rows import RowReader
 
 PAIRS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 OTHER_PAIRS = ArrayType(StructType([StructField("name", StringType()), StructField("value", BinaryType())]))

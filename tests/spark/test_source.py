@@ -17,8 +17,8 @@ from pykraft.common.types import TopicPartition
 from pykraft.records.batch import RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.spark import columns
-from pykraft.spark.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.options import read_options
+from pykraft.spark.reading.fetch import OffsetRange, PartitionFetch
 from tests.harness.tree import ROOT
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess

@@ -11,10 +11,10 @@ import pytest
 from pykraft.common.errors import ConfigError, CorruptRecordError
 from pykraft.common.types import TopicPartition
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.spark import exactly_once
-from pykraft.spark.exactly_once import stage
-from pykraft.spark.sink_options import write_options
-from pykraft.spark.staging import (
+from pykraft.spark.writing import exactly_once
+from pykraft.spark.writing.exactly_once import stage
+from pykraft.spark.writing.sink_options import write_options
+from pykraft.spark.writing.staging import (
     IN_MESSAGE_BYTES,
     StagedBatch,
     StagedFile,

@@ -395,5 +395,5 @@ def test_an_executor_loads_neither_a_broker_nor_what_a_notebook_needs(tmp_path: 
     )
     origin, *modules = found.stdout.split()
     assert "pykraft.zip" in pathlib.Path(origin).parts
-    unwanted = ("pykraft.server", "pykraft.cluster", "pykraft.sim", "pandas", "plotly", "IPython")
+    unwanted = ("pykraft.broker", "pykraft.cluster", "pykraft.sim", "pandas", "plotly", "IPython")
     assert not [name for name in modules if name.startswith(unwanted)]

@@ -21,10 +21,10 @@ from pykraft.protocol.messages.data import (
     ListOffsetsResponse,
 )
 from pykraft.spark import brokers as cluster
-from pykraft.spark.fetch import OffsetRange, PartitionFetch
-from pykraft.spark.offsets import OURS, StreamOffset
 from pykraft.spark.options import stream_options
-from pykraft.spark.stream import StreamPlanner, rate_limited
+from pykraft.spark.reading.fetch import OffsetRange, PartitionFetch
+from pykraft.spark.reading.offsets import OURS, StreamOffset
+from pykraft.spark.reading.stream import StreamPlanner, rate_limited
 from tests.spark.scripted_broker import T0, TOPIC_ID, ScriptedBroker
 from tests.spark.test_fetch import log
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.course.rigs.flight_stream import batches_in, crash, pieces_of_batches
+from pykraft.course.lessons.structured_streaming.flight_stream import batches_in, crash, pieces_of_batches
 from pykraft.spark.stream_watch import LOOK_S, _batch, watch
 
 PROGRESS = {

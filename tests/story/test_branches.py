@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pykraft.sim.interventions import Impossible
-from pykraft.sim.knobs import draw
+from pykraft.sim.trouble.knobs import draw
 from pykraft.story.story import Story
 
 DEEDS = 12

@@ -9,8 +9,8 @@ import pytest
 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Impossible, Kill
-from pykraft.sim.invariants import Violation
-from pykraft.sim.knobs import draw
+from pykraft.sim.laws.invariants import Violation
+from pykraft.sim.trouble.knobs import draw
 from pykraft.simulation import Simulation
 from pykraft.story.marks import KINDS
 from pykraft.story.story import Story
@@ -228,7 +228,7 @@ def test_a_broken_law_is_shown_and_ends_the_history(story: Story, monkeypatch: p
     def broken(*_: object) -> None:
         raise Violation("an image may not be looked at")
 
-    monkeypatch.setattr("pykraft.sim.watcher.check_image", broken)
+    monkeypatch.setattr("pykraft.sim.laws.watcher.check_image", broken)
     branch.run()
     assert branch.is_over
     assert branch.failure == "Violation: an image may not be looked at"

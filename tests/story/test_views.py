@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
+from pykraft.broker.describe import describe
 from pykraft.cluster_view import ClusterView, MessageInFlight
-from pykraft.server.describe import describe
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.frames import read_frame
 from pykraft.sim.interventions import Cut, Kill
+from pykraft.sim.world.frames import read_frame
 from pykraft.simulation import Simulation
 from pykraft.story.views import cluster_view
 from pykraft.viz import board

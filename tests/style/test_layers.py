@@ -29,7 +29,7 @@ CORES = {
     "metadata": "common protocol records raft",
     "controller": "common protocol raft metadata",
     "coordinator": "common protocol records",
-    "server": "common protocol records transport storage raft metadata controller coordinator",
+    "broker": "common protocol records transport storage raft metadata controller coordinator",
     "client": "common protocol records transport",
 }
 EDGES = {
@@ -38,7 +38,19 @@ EDGES = {
     "runtime": " ".join(CORES) + " network",
 }
 FACADES = (
-    *("__init__", "__main__", "cli", "commands", "cluster", "cluster_arguments", "cluster_view", "timeouts", "extras"),
+    *(
+        "__init__",
+        "__main__",
+        "cli",
+        "commands",
+        "cluster",
+        "cluster_arguments",
+        "cluster_view",
+        "timeouts",
+        "extras",
+        "surroundings",
+        "moved",
+    ),
     *("producer", "consumer", "admin", "simulation", "story", "pytest_plugin"),
 )
 ON_TOP = ("spark", "viz", "course", "datasets")
@@ -57,15 +69,22 @@ NOT_IN_A_CORE = {
     "a file or the system": "os io pathlib shutil tempfile glob mmap fcntl sys platform importlib",
 }
 # Within the course: the lesson knows no single notebook, and nothing that a reader runs needs an author's tool.
-COURSE = {"top": {"labs"}, "labs": {"top"}, "rigs": {"top"}, "authoring": {"top", "labs"}}
+COURSE = {
+    "top": {"labs", "asking"},
+    "asking": {"top"},
+    "labs": {"top", "asking"},
+    "rigs": {"top"},
+    "lessons": {"top", "rigs"},
+    "authoring": {"top", "labs", "asking"},
+}
 FORBIDDEN = {module: kind for kind, modules in NOT_IN_A_CORE.items() for module in modules.split()}
 # A path that is only a name, a buffer that is no file, a holder of a value, the type of what is handed in.
 HARMLESS = {("pathlib", "PurePosixPath"), ("io", "BytesIO"), ("concurrent.futures", "Future"), ("random", "Random")}
 CALLS = {"open": "a core opens no file", "Random": "a core is handed its Random"}
 # The disk's own file may use the system: it implements the port that all others are handed.
 EXEMPT = {
-    "storage/filesystem.py": {"os", "fcntl"},
-    "storage/open_files.py": {
+    "storage/disk/filesystem.py": {"os", "fcntl"},
+    "storage/disk/open_files.py": {
         "os",
         "resource",
         "threading",
@@ -150,30 +169,30 @@ def test_the_table_has_no_circle() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "complaint"),
     [
-        ("raft/client.py", "from pykraft.server.node import Node", "raft may not import server"),
-        ("raft/client.py", "from pykraft import server", "raft may not import server"),
-        ("raft/client.py", "import pykraft.server.node", "raft may not import server"),
-        ("raft/client.py", "from ..server import node", "raft may not import server"),
-        ("raft/__init__.py", "from ..server import node", "raft may not import server"),
-        ("raft/client.py", "from .. import server", "raft may not import server"),
+        ("raft/client.py", "from pykraft.broker.node import Node", "raft may not import broker"),
+        ("raft/client.py", "from pykraft import broker", "raft may not import broker"),
+        ("raft/client.py", "import pykraft.broker.node", "raft may not import broker"),
+        ("raft/client.py", "from ..broker import node", "raft may not import broker"),
+        ("raft/__init__.py", "from ..broker import node", "raft may not import broker"),
+        ("raft/client.py", "from .. import broker", "raft may not import broker"),
         ("raft/client.py", "from pykraft import Cluster", "raft may not import __init__"),
         ("raft/client.py", "import pykraft", "raft may not import __init__"),
         ("raft/client.py", "def f():\n    from pykraft.network import client", "raft may not import network"),
-        ("runtime/loop.py", "from pykraft.sim import disk", "runtime may not import sim"),
+        ("runtime/loop.py", "from pykraft.sim.world import disk", "runtime may not import sim"),
         ("runtime/loop.py", "from pykraft.cluster import Cluster", "runtime may not import cluster"),
-        ("client/sender.py", "from pykraft.storage.log import Log", "client may not import storage"),
+        ("client/producing/sender.py", "from pykraft.storage.log import Log", "client may not import storage"),
         ("network/selector.py", "from pykraft.records.batch import Batch", "network may not import records"),
-        ("server/node.py", "import time", "time is a clock"),
-        ("server/node.py", "from time import monotonic", "time is a clock"),
-        ("server/node.py", "import os.path", "os is a file or the system"),
-        ("server/node.py", "from pathlib import Path", "pathlib is a file"),
-        ("server/node.py", "from concurrent.futures import ThreadPoolExecutor", "concurrent is a thread"),
-        ("server/node.py", "from random import Random\nchance = Random(1)", "a core is handed its Random"),
-        ("server/node.py", "if TYPE_CHECKING:\n    import random", "random is randomness"),
+        ("broker/node.py", "import time", "time is a clock"),
+        ("broker/node.py", "from time import monotonic", "time is a clock"),
+        ("broker/node.py", "import os.path", "os is a file or the system"),
+        ("broker/node.py", "from pathlib import Path", "pathlib is a file"),
+        ("broker/node.py", "from concurrent.futures import ThreadPoolExecutor", "concurrent is a thread"),
+        ("broker/node.py", "from random import Random\nchance = Random(1)", "a core is handed its Random"),
+        ("broker/node.py", "if TYPE_CHECKING:\n    import random", "random is randomness"),
         ("storage/log.py", "import os", "os is a file or the system"),
         ("storage/log.py", "data = open('x')", "a core opens no file"),
-        ("storage/filesystem.py", "import threading", "threading is a thread or a process"),
-        ("server/node.py", "import numpy as np", "server may not import the package numpy"),
+        ("storage/disk/filesystem.py", "import threading", "threading is a thread or a process"),
+        ("broker/node.py", "import numpy as np", "broker may not import the package numpy"),
         ("protocol/header.py", "import crc32c", "protocol may not import the package crc32c"),
         ("gossip/member.py", "", "gossip is not in the table of layers"),
         ("helpers.py", "", "helpers is not in the table of layers"),
@@ -192,12 +211,12 @@ def test_a_wrong_import_is_seen(path: str, text: str, complaint: str) -> None:
         ("raft/client.py", "from pathlib import PurePosixPath"),
         ("raft/client.py", "from random import Random\ndef f(chance: Random) -> None: ..."),
         ("records/crc32c.py", "import crc32c"),
-        ("storage/filesystem.py", "import os\ndef f(path): return open(path)"),
-        ("sim/disk.py", "import random\nfrom pykraft.server.node import Node"),
+        ("storage/disk/filesystem.py", "import os\ndef f(path): return open(path)"),
+        ("sim/world/disk.py", "import random\nfrom pykraft.broker.node import Node"),
         ("network/selector.py", "import socket"),
         ("cluster.py", "from pykraft.runtime.threaded import NodeThread"),
         ("__init__.py", "from pykraft.cluster import Cluster"),
-        ("spark/decode.py", "import numpy\nfrom pykraft import Admin"),
+        ("spark/reading/decode.py", "import numpy\nfrom pykraft import Admin"),
         ("common/core.py", "from concurrent.futures import Future"),
     ],
 )

@@ -22,4 +22,4 @@ def test_the_spine_can_be_read_in_a_week() -> None:
 
 
 def test_an_opening_is_one_sentence() -> None:
-    assert opening(PACKAGE / "server/purgatory.py") == "Where requests wait for something to happen."
+    assert opening(PACKAGE / "broker/replication/purgatory.py") == "Where requests wait for something to happen."

@@ -9,11 +9,11 @@ from collections import Counter
 
 import kio.schema
 
-import pykraft.common.topic_config as topics
+import pykraft.broker.settings.config as nodes
+import pykraft.common.settings.topic_config as topics
 import pykraft.controller.config as controllers
 import pykraft.raft.config as quorum
-import pykraft.server.config as nodes
-from pykraft.common.config import Key
+from pykraft.common.settings.config import Key
 from pykraft.protocol.api import ListenerKind, advertised, apis
 from tests.harness.tree import ROOT
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykraft.server.describe import EpochStart, NodeView, PartitionView
+from pykraft.broker.describe import EpochStart, NodeView, PartitionView
 from tests.viz.views import node, replica, view
 
 Epochs = tuple[tuple[int, int], ...]

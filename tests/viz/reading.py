@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from pykraft.viz import palette
-from pykraft.viz.figure import Figure
-from pykraft.viz.svg import overlaps
+from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.figure import Figure
+from pykraft.viz.drawing.svg import overlaps
 
 _NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+from pykraft.broker.describe import CellKind, Cells, EpochStart, NodeView, PartitionView, QuorumView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.types import TopicPartition
-from pykraft.server.describe import CellKind, Cells, EpochStart, NodeView, PartitionView, QuorumView
 
 ALL = (1, 2, 3)
 

@@ -6,9 +6,9 @@ import contextlib
 
 import pytest
 
+from pykraft.broker.requests.cluster.cluster import HANDLERS
 from pykraft.cluster import ClusterError
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
-from pykraft.server.apis.cluster import HANDLERS
 from pykraft.transport.server_connection import ServerConnection
 from tests.harness.connection import Connection
 from tests.wire.ammunition import shoot

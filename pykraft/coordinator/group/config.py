@@ -4,7 +4,8 @@ Those of the internal topic count when it is created: how many partitions it has
 does not change that later either. The others count for each request.
 
 A consumer group's session timeout and heartbeat interval are the broker's to choose, not the client's: the heartbeat's
-response tells each member how often to send one. An administrator may set both for one group (`common.group_config`).
+response tells each member how often to send one. An administrator may set both for one group
+(`common.settings.group_config`).
 
 Follows org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
 """
@@ -13,9 +14,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from pykraft.common.config import Config, Key, integer, names
 from pykraft.common.errors import ConfigError
-from pykraft.common.group_config import (
+from pykraft.common.settings.config import Config, Key, integer, names
+from pykraft.common.settings.group_config import (
     BROKER_GROUP_KEYS,
     GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS,
     GROUP_CONSUMER_SESSION_TIMEOUT_MS,

@@ -15,20 +15,20 @@ from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group import offsets as offset_records
-from pykraft.coordinator.group.classic import ClassicGroups
-from pykraft.coordinator.group.classic_group import ClassicGroup, ClassicState, tombstone
-from pykraft.coordinator.group.classic_members import ClassicMembers
+from pykraft.coordinator.group.classic_groups.classic import ClassicGroups
+from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup, ClassicState, tombstone
 from pykraft.coordinator.group.config import ConsumerGroupConfig
-from pykraft.coordinator.group.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
-from pykraft.coordinator.group.consumer_heartbeat import ConsumerGroupManager
+from pykraft.coordinator.group.consumer_groups.classic_members import ClassicMembers
+from pykraft.coordinator.group.consumer_groups.consumer_group_records import CONSUMER_GROUP_RECORD_TYPES
+from pykraft.coordinator.group.consumer_groups.consumer_heartbeat import ConsumerGroupManager
+from pykraft.coordinator.group.consumer_groups.pattern_refresh import Describable, all_of
 from pykraft.coordinator.group.offsets import OffsetStore
-from pykraft.coordinator.group.pattern_refresh import Describable, all_of
 from pykraft.coordinator.group.topics import Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import (

@@ -7,7 +7,7 @@ Follows org.apache.kafka.coordinator.transaction.{TransactionLogConfig,Transacti
 
 from typing import Any
 
-from pykraft.common.config import Key, integer
+from pykraft.common.settings.config import Key, integer
 
 # --- the internal topic -----------------------------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from pykraft.common.config import Config
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
+from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition, by_topic
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.coordinator.transaction import config as keys

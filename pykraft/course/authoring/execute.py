@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
 from pykraft.course.authoring.slides import slide_type
-from pykraft.course.surroundings import HEADLESS
+from pykraft.surroundings import HEADLESS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_LIMIT_S = 120

@@ -22,8 +22,8 @@ from statistics import median
 from typing import Any
 
 from pykraft import viz
-from pykraft.course.question_file import questions, right_letter
-from pykraft.course.questions import in_drawn_order
+from pykraft.course.asking.question_file import questions, right_letter
+from pykraft.course.asking.questions import in_drawn_order
 from pykraft.course.syllabus import SEED
 
 FIRST_FORM: tuple[str, ...] = ()

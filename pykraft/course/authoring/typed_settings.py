@@ -13,7 +13,7 @@ from typing import Any
 
 import pykraft
 from pykraft.client.config import ACKS, ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
-from pykraft.common.config import Key, as_text
+from pykraft.common.settings.config import Key, as_text
 
 MODULE = Path(pykraft.__file__).parent / "client" / "settings.py"
 COMMAND = "python -m pykraft.course.authoring.typed_settings"

@@ -56,7 +56,7 @@ from pykraft.course.labs.task_cells import (
 )
 from pykraft.course.places import LABS, NoSuchLab, is_report, lab_file, lab_folder
 from pykraft.course.progress import note, read_progress
-from pykraft.course.surroundings import Shown, Told, home, is_headless, is_notebook
+from pykraft.surroundings import Shown, Told, home, is_headless, is_notebook
 
 HINTS = 3
 

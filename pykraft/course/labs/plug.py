@@ -1,7 +1,7 @@
 """The learner's code in the place of pykraft's own, in a cluster that runs.
 
-A place is named by its path, such as ``pykraft.client.producer.partition_of_key``; `plugged` puts something else
-there for as long as a block lasts. A lab's nodes and clients are threads of this process, so they use it then.
+A place is named by its path, such as ``pykraft.client.producing.producer.partition_of_key``; `plugged` puts something
+else there for as long as a block lasts. A lab's nodes and clients are threads of this process, so they use it then.
 
 A node must not die of a learner's mistake. Every call goes through a `Plug`, which counts it and lets pykraft's own
 code answer when the learner's raises; the first such error is kept and shown. A *wrong* answer goes through: what it
@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import isfunction
 from typing import Any
 
-from pykraft.course.surroundings import Shown, show
+from pykraft.surroundings import Shown, show
 
 
 @dataclass
@@ -64,9 +64,9 @@ def owner_and_name(place: str) -> tuple[Any, str]:
 def plugged(
     code: Mapping[str, Callable[..., Any]], verdicts: tuple[type[Exception], ...] = ()
 ) -> Iterator[dict[str, Plug]]:
-    """Put each function in its place, such as ``{"pykraft.client.producer.partition_of_key": mine}``; yields the plugs
-    by place. In a class the place is a method's, and the function gets the object first. `verdicts` are exceptions that
-    are no mistake: they reach the caller."""
+    """Put each function in its place, such as ``{"pykraft.client.producing.producer.partition_of_key": mine}``; yields
+    the plugs by place. In a class the place is a method's, and the function gets the object first. `verdicts` are
+    exceptions that are no mistake: they reach the caller."""
     plugs: dict[str, Plug] = {}
     places = []
     try:

@@ -18,7 +18,7 @@ from typing import Any
 from pykraft.course.labs.calls import Value
 from pykraft.course.labs.check_terms import FAILED, PASSED
 from pykraft.course.labs.grading import Check, Report, grade
-from pykraft.viz.hex_dump import letters
+from pykraft.viz.wire.hex_dump import letters
 
 _ROW, _ROWS = 16, 12
 """Bytes in a row of a dump, and how many rows are shown."""

@@ -36,8 +36,8 @@ from pykraft.records.builder import RecordBatchBuilder
 from pykraft.viz import Step
 
 if TYPE_CHECKING:
+    from pykraft.broker.faults import Fault
     from pykraft.cluster import Cluster
-    from pykraft.server.faults import Fault
 
 _TIMEOUT_S = 30
 _POLL_MS = 2000

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from pykraft.course.rigs.stories import ONE_RECORD_A_BATCH
 from pykraft.protocol.messages.data import FetchResponse
 from pykraft.records.batch import batches
-from pykraft.sim.knobs import Knobs, calm, draw
+from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 
 TOPIC, PARTITION = "t", 0

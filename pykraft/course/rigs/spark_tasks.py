@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from pykraft.spark.progress import Progress, progress
+from pykraft.spark.reading.progress import Progress, progress
 from pykraft.viz import Figure, read_by_tasks
 
 if TYPE_CHECKING:

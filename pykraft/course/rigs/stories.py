@@ -14,7 +14,7 @@ the bank's partition are on different nodes.
 
 from dataclasses import replace
 
-from pykraft.sim.knobs import Knobs, calm, draw
+from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.story.story import Story
 
 _RECORD_SEED, _RECORD_STEP = 7, 2_000

@@ -26,25 +26,25 @@ from random import Random
 from statistics import median
 from typing import Any, ClassVar
 
-from pykraft.client.accumulator import RecordMetadata
-from pykraft.client.admin import NewTopic
+from pykraft.broker.faults import make_fault
+from pykraft.broker.node import Node
+from pykraft.broker.replication.partition import Partition
+from pykraft.client.administration.admin import NewTopic
 from pykraft.client.config import PRODUCER_CONFIG, client_config
-from pykraft.client.producer import Outgoing, ProducerCore
+from pykraft.client.producing.accumulator import RecordMetadata
+from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.records.batch import RecordBatch, batches
-from pykraft.server.faults import make_fault
-from pykraft.server.node import Node
-from pykraft.server.partition import Partition
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
-from pykraft.sim.knobs import Knobs, calm, draw
-from pykraft.sim.network import Weather
-from pykraft.sim.scheduler import US_PER_MS
-from pykraft.sim.workload import TopicMaker
+from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.sim.workloads.workload import TopicMaker
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.network import Weather
+from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.storage.answers import Isolation
-from pykraft.viz.batch_chart import SentBatch
+from pykraft.viz.clients.batch_chart import SentBatch
 
 TOPIC = "orders"
 _FIRST = TopicPartition(TOPIC, 0)

@@ -1,0 +1,491 @@
+"""A node: a broker, a controller, or both, without a thread or a socket of its own.
+
+A node is built from its properties and its directories alone. Its runner (a thread with sockets, a process, the
+simulator) binds its listeners, hands it the requests that come in, polls it, and sends what it asks to be sent::
+
+    node = Node(...)                     reads the directories, recovers the logs
+    node.start(now)                      once its listeners are bound
+    answer = node.handle(request, now)   for each request: the answer, or a promise that brings it later
+    poll = node.poll(now)                after each step, and by poll.deadline at the latest
+    node.begin_shutdown(now)             ... until node.is_shut_down
+    node.close()                         or node.abandon(), as a crash would
+
+One thread at a time may call it, and it never waits: that is why no code below here needs a lock.
+
+Follows kafka.server.{KafkaRaftServer,SharedServer,ControllerServer}.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from pykraft.broker.broker import Broker
+from pykraft.broker.faults import Faults
+from pykraft.broker.node_metrics import tell_controller, tell_quorum
+from pykraft.broker.requests import envelope, forwarding
+from pykraft.broker.requests.authorizer import AllowAll, Authorizer
+from pykraft.broker.requests.cluster import (
+    admin,
+    cluster,
+    config_changes,
+    configs,
+    controller,
+    quorum,
+    topic_partitions,
+)
+from pykraft.broker.requests.dispatch import Dispatcher
+from pykraft.broker.requests.quotas import Quotas
+from pykraft.broker.settings import config as keys
+from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.startup.controller_channel import ControllerChannel
+from pykraft.broker.startup.controller_registration import ControllerRegistration
+from pykraft.broker.startup.levels import check_levels, first_records
+from pykraft.broker.startup.lifecycle import LifecycleState
+from pykraft.broker.startup.storage_format import check_formatted, metadata_log_directory
+from pykraft.common.background import Background
+from pykraft.common.core import Clock, Poll, Promise
+from pykraft.common.errors import ConfigError
+from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FatalFault, FaultHandler
+from pykraft.common.metrics import Metrics
+from pykraft.common.settings.config import Config
+from pykraft.common.settings.topic_config import LOG_CONFIG
+from pykraft.common.time_slice import ClockSlice, TimeSlice
+from pykraft.common.timer import Timer
+from pykraft.common.trace import Tracer, TraceSink
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, ReplicaKey, TopicPartition, Uuid
+from pykraft.common.types import Node as Address
+from pykraft.controller.controller import QuorumController
+from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
+from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.snapshot_generator import SnapshotGenerator
+from pykraft.protocol.api import ListenerKind
+from pykraft.raft.client import RaftClient
+from pykraft.raft.election import QuorumStateFile
+from pykraft.raft.log.history import SnapshotFolder
+from pykraft.raft.log.replicated_log import ReplicatedLog
+from pykraft.raft.log.state_machine import ControlRecords
+from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet
+from pykraft.raft.replica import RaftReplica
+from pykraft.storage.disk.filesystem import FileSystem, Lock
+from pykraft.storage.disk.flushes import flush_times
+from pykraft.storage.upkeep.log_loader import LogLoader
+from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError, lock_directory
+from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_connection import Answer
+
+T = TypeVar("T")
+
+SHUTDOWN_TIMEOUT_MS = 10_000
+
+
+class Node:
+    """Everything that one `server.properties` describes."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        filesystem: FileSystem,
+        clock: Clock,
+        random: Random,
+        background: Background,
+        trace_sink: TraceSink,
+        metrics: Metrics | None = None,
+        authorizer: Authorizer | None = None,
+        quotas: Quotas | None = None,
+        time_slice: TimeSlice | None = None,
+        fault_handler: Callable[[Tracer, Metrics], FaultHandler] = FaultHandler,
+    ) -> None:
+        """Open the directories and recover what a crash may have left.
+
+        ConfigError if they are not formatted; UnsupportedFeatureError if their cluster runs a feature at a level that
+        this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
+        LogDirectoryFailedError if they cannot be read or written.
+
+        `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
+        """
+        self.config = config
+        self._filesystem = filesystem
+        self._clock = clock
+        self._random = random
+        self._background = background
+        self.metrics = metrics or Metrics()
+        self._trace = Tracer(config.node_id, trace_sink)
+        self.fault_handler = fault_handler(self._trace, self.metrics)
+        self._timer = Timer()
+        self._locks: list[Lock] = []
+        time_slice = time_slice or ClockSlice(clock)
+        self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
+        self.loader = MetadataLoader()
+        self._survive_faults()
+        self.controller: QuorumController | None = None
+        self._registration: ControllerRegistration | None = None
+        self.broker: Broker | None = None
+        try:
+            self._open()
+        except OSError as error:
+            self._unlock()
+            raise self.disk_failure(error) from error
+        except BaseException:
+            self._unlock()
+            raise
+        self._add_apis(authorizer or AllowAll())
+        self.faults = Faults(
+            config.node_id,
+            self._timer,
+            topic_name=lambda topic_id: getattr(self.loader.image.topics.get(topic_id), "name", None),
+            session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
+            handle=self.dispatcher.handle,
+        )
+        self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
+        """Requests that wait until the broker is open, by their identity."""
+        self._shutdown_deadline: int | None = None
+
+    def _survive_faults(self) -> None:
+        """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
+        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
+        self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
+        self.loader.on_load_fault = self._on_load_fault
+        self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
+
+    def _open(self) -> None:
+        directories = check_formatted(self.config, self._filesystem)
+        check_levels(self._filesystem, self.config.metadata_dir)
+        for directory in directories:
+            self._locks.append(lock_directory(self._filesystem, directory))
+        self.cluster_id = directories[self.config.log_dir].cluster_id
+        self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
+        self.raft = self._open_quorum()
+        self.raft.replica.timer.on_error = partial(self.fault_handler.handle_fault, "raft-timer")
+        if self.config.is_controller:
+            self.controller = self._make_controller()
+        tell_quorum(self.metrics, self.raft)
+        if self.controller is not None:
+            tell_controller(self.metrics, self.controller, self.raft)
+        self.loader.add_listener(
+            SnapshotGenerator(
+                self.loader,
+                self.raft.replica,
+                self.config.values,
+                self._background,
+                self._clock,
+                now=lambda: self._trace.now,
+            )
+        )
+        self.raft.register(self.loader)
+        if self.config.is_broker:
+            self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
+        if self.config.is_controller:
+            self._registration = self._make_registration()
+
+    def _open_quorum(self) -> RaftClient:
+        config = self.config
+        directory = metadata_log_directory(config)
+        snapshots = SnapshotFolder(self._filesystem, directory)
+        loader = LogLoader(
+            filesystem=self._filesystem,
+            directory=directory,
+            config=_metadata_log_config(config.values),
+            clock=self._clock,
+            background=self._background,
+            topic_partition=TopicPartition(METADATA_TOPIC, 0),
+            topic_id=METADATA_TOPIC_ID,
+            clean=False,  # everything hangs on it: what is after its newest snapshot is always read through
+            snapshot=snapshots.newest_id(),
+        )
+        log = loader.load()
+        log.flushes.times = flush_times(self.metrics)
+        if loader.lost_bytes:
+            self._trace("log_cut", partition=str(log.topic_partition), bytes=loader.lost_bytes)
+        replicated = ReplicatedLog(log, snapshots)
+        control_records = ControlRecords(replicated, VoterSet.static(config.voters, config.controller_listener))
+        is_static = replicated.end_offset > 0 and control_records.kraft_version == STATIC_VOTERS
+        if is_static and config.is_controller and not config.voters:
+            replicated.abandon()
+            raise ConfigError(
+                f"the quorum whose log is in {directory} is at kraft.version 0, where the voters are not in the log: "
+                "controller.quorum.voters must name them, as it did when the directory was written"
+            )
+        own = {listener.advertised for listener in config.listeners}
+        replica = RaftReplica(
+            cluster_id=self.cluster_id,
+            local=self.replica_key,
+            listener_name=config.controller_listener,
+            local_endpoint=self._controller_address,
+            log=replicated,
+            control_records=control_records,
+            quorum_file=QuorumStateFile(self._filesystem, directory),
+            bootstrap=[
+                Address(-2 - number, endpoint.host, endpoint.port)
+                for number, endpoint in enumerate(config.bootstrap)
+                if endpoint not in own
+            ],
+            config=config.values,
+            random=self._random,
+            clock=self._clock,
+            trace=self._trace,
+        )
+        return RaftClient(replica, self.dispatcher.time_slice)
+
+    def _make_controller(self) -> QuorumController:
+        return QuorumController(
+            node_id=self.config.node_id,
+            cluster_id=self.cluster_id,
+            raft=self.raft,
+            loader=self.loader,
+            config=self.config.values,
+            properties=self.config.properties,
+            first_records=first_records(self._filesystem, self.config.metadata_dir),
+            static_voters=[voter.id for voter in self.config.voters],
+            random=self._random,
+            trace=self._trace,
+            time_slice=self.dispatcher.time_slice,
+        )
+
+    def _make_registration(self) -> ControllerRegistration:
+        timeout_ms = self.config.values[keys.CONTROLLER_SOCKET_TIMEOUT_MS]
+        return ControllerRegistration(
+            controller_id=self.config.node_id,
+            incarnation_id=Uuid.random(self._random),
+            features=SUPPORTED_FEATURES,
+            endpoints=self._controller_endpoints,
+            image=lambda: self.loader.image,
+            channel=ControllerChannel("controller-registration", lambda: self.raft.leader_node, timeout_ms),
+            trace=self._trace,
+        )
+
+    def _controller_endpoints(self) -> dict[str, Endpoint]:
+        return {
+            listener.name: listener.advertised
+            for listener in self.config.listeners
+            if listener.name == self.config.controller_listener
+        }
+
+    def _make_broker(self, directory_id: Uuid) -> Broker:
+        """`directory_id` is that of the directory with the partitions."""
+        return Broker(
+            config=self.config,
+            cluster_id=self.cluster_id,
+            directory_id=directory_id,
+            filesystem=self._filesystem,
+            raft=self.raft,
+            loader=self.loader,
+            timer=self._timer,
+            time_slice=self.dispatcher.time_slice,
+            clock=self._clock,
+            random=self._random,
+            background=self._background,
+            metrics=self.metrics,
+            trace=self._trace,
+            faults=self.fault_handler,
+        )
+
+    def _controller_address(self) -> Address:
+        endpoint = self._controller_endpoints()[self.config.controller_listener]
+        return Address(self.config.node_id, endpoint.host, endpoint.port)
+
+    def _add_apis(self, authorizer: Authorizer) -> None:
+        serve = self.dispatcher.serve
+        forwarding_apis = None
+        if self.broker is not None:
+            broker = self.broker
+            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, self.config.properties)
+            serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
+            change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
+            serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
+            broker.add_to(self.dispatcher, authorizer)
+        if self.controller is not None:
+            active = self.controller
+            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service, authorizer), quorum.HANDLERS)
+            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
+            admin_apis = admin.AdminApis(active, self.config.values, authorizer)
+            serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
+            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.handle, authorizer)
+            serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
+        cluster_apis = cluster.ClusterApis(
+            self.config,
+            self.cluster_id,
+            image=lambda: self.loader.image,
+            kraft_version=lambda: self.raft.kraft_version,
+            controller_id=lambda: self.raft.leader_and_epoch.leader_id,
+            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
+            create_internal=forwarding_apis.create_internal if forwarding_apis else lambda *_: None,
+            authorizer=authorizer,
+        )
+        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)
+        for kind in ListenerKind:
+            serve(kind, cluster_apis, cluster.HANDLERS)
+            serve(kind, config_apis, configs.HANDLERS)
+        partition_apis = topic_partitions.TopicPartitionApis(self.config, lambda: self.loader.image, authorizer)
+        serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)
+
+    # --- running ------------------------------------------------------------------------------------------------------
+
+    def bind(self, ports: dict[str, int]) -> None:
+        """The listeners are open on these ports, by name: where a port was left to the system, the node advertises the
+        one that it chose."""
+        listeners = tuple(_bound(listener, ports[listener.name]) for listener in self.config.listeners)
+        self.config = replace(self.config, listeners=listeners)
+
+    def start(self, now: int) -> None:
+        """Join the quorum, and as a broker register. The listeners must be open."""
+        self._trace.now = now
+        try:
+            self.raft.start(now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
+        if self.broker is not None:
+            self.broker.start(self.config.listeners, now)
+
+    def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
+        """Answer a request. Clients of a broker wait until it knows what it leads."""
+        self._trace.now = now
+        if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
+            answer: Promise[Answer] = Promise()
+            self._waiting[id(inbound)] = inbound, answer
+            answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
+            return answer
+        try:
+            return (self.faults if self.faults else self.dispatcher).handle(inbound, now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
+
+    def poll(self, now: int) -> Poll:
+        """Do what is due; returns what to send, and when to call again. LogDirectoryFailedError if a disk has failed:
+        the node can only be abandoned then."""
+        try:
+            if self.broker is not None and self.broker.logs.failure is not None:
+                raise self.broker.logs.failure
+            return self._poll(now)
+        except OSError as error:
+            raise self.disk_failure(error) from error
+
+    def _poll(self, now: int) -> Poll:
+        self._trace.now = now
+        self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
+        self._timer.expire(now)
+        self.metrics.tick(now)
+        quorum = self.raft.poll(now)
+        deadline = quorum.deadline
+        requests = list(quorum.requests)
+        later = now + RETRY_AFTER_FAULT_MS
+        if self.controller is not None:
+            deadline = min(deadline, self._attempt("controller", self.controller.poll, now, otherwise=later))
+        if self._registration is not None:
+            registration = self._attempt("registration", self._registration.poll, now, otherwise=Poll(later))
+            deadline = min(deadline, registration.deadline)
+            requests += registration.requests
+        if self.broker is not None:
+            brokers = self.broker.poll(now)
+            self._serve_waiting(now)
+            deadline = min(deadline, brokers.deadline)
+            requests += brokers.requests
+        self.dispatcher.slices.go_on(now)
+        if len(self.dispatcher.slices):
+            deadline = now
+        self._continue_shutdown(now)
+        return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
+
+    def _serve_waiting(self, now: int) -> None:
+        while self._waiting and self.broker is not None and self.broker.is_open:
+            inbound, answer = self._waiting.pop(next(iter(self._waiting)))
+            answered = self.handle(inbound, now)
+            if isinstance(answered, Promise):
+                answer.on_abandoned(answered.abandon)
+                answered.then(answer.keep)
+            else:
+                answer.keep(answered)
+
+    def _attempt(self, kind: str, poll: Callable[[int], T], now: int, otherwise: T) -> T:
+        """As `FaultHandler.attempt`; but a level of a feature that this node does not have ends it."""
+        try:
+            return poll(now)
+        except UnsupportedFeatureError:
+            raise
+        except Exception as error:
+            self.fault_handler.handle_fault(kind, error)
+            return otherwise
+
+    def _on_load_fault(self, error: Exception, offset: int, record: str) -> None:
+        """A metadata record, or what becomes of it, cannot be taken in. A controller would answer from a wrong image,
+        and a broker that has none yet would not know what it stores: these stop. Another broker goes on without it."""
+        self._load_errors.mark()
+        self.fault_handler.handle_fault("metadata-load", error, offset=offset, record=record)
+        if self.config.is_controller or self.broker is None or not self.broker.is_open:
+            raise FatalFault(f"node {self.config.node_id} cannot load the metadata at offset {offset}") from error
+
+    def disk_failure(self, error: OSError) -> LogDirectoryFailedError:
+        """Why the node stops. Kafka goes on while another log directory is left, and without the metadata log never."""
+        if isinstance(error, LogDirectoryFailedError):
+            return error
+        config, path = self.config, str(error.filename or "")
+        is_metadata = path.startswith((f"{metadata_log_directory(config)}/", f"{config.metadata_dir}/bootstrap"))
+        directory = config.metadata_dir if is_metadata else config.log_dir
+        consequence = "nothing goes without the metadata log" if is_metadata else "it was the only one"
+        reason = f"{error.strerror or error}{f': {path}' if path else ''}"
+        return LogDirectoryFailedError(f"the log directory {directory} has failed ({reason}), and {consequence}")
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    def begin_shutdown(self, now: int, hand_over: bool = True) -> None:
+        """Hand over what this node leads; or do not, and be shut down at once: others will have to notice."""
+        if not hand_over:
+            self._shutdown_deadline = now
+        elif self._shutdown_deadline is None:
+            self._shutdown_deadline = now + SHUTDOWN_TIMEOUT_MS
+            self._timer.at(self._shutdown_deadline, lambda _: None)
+            if self.broker is not None:
+                self.broker.lifecycle.begin_shutdown(now)
+
+    def _continue_shutdown(self, now: int) -> None:
+        if self._shutdown_deadline is not None and self._broker_is_done(now):
+            self.raft.begin_shutdown(now)
+
+    def _broker_is_done(self, now: int) -> bool:
+        if self.broker is None or (self._shutdown_deadline is not None and now >= self._shutdown_deadline):
+            return True
+        return self.broker.lifecycle.state is LifecycleState.SHUTTING_DOWN
+
+    def is_shut_down(self, now: int) -> bool:
+        """Whether it may be closed: nothing is led here any more, or it took too long."""
+        if self._shutdown_deadline is None:
+            return False
+        return now >= self._shutdown_deadline or (self._broker_is_done(now) and self.raft.is_shut_down)
+
+    def close(self) -> None:
+        """Close all files in order."""
+        if self.broker is not None:
+            self.broker.close()
+        self.raft.replica.log.close()
+        self._unlock()
+
+    def abandon(self) -> None:
+        """Close the files and write nothing, as a crash would."""
+        if self.broker is not None:
+            self.broker.abandon()
+        self.raft.replica.log.abandon()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for lock in self._locks:
+            lock.release()
+
+
+def _metadata_log_config(values: Config) -> Config:
+    settings = {
+        "segment.bytes": str(values[keys.METADATA_LOG_SEGMENT_BYTES]),
+        "segment.ms": str(values[keys.METADATA_LOG_SEGMENT_MS]),
+        "internal.segment.bytes": str(values[keys.INTERNAL_METADATA_LOG_SEGMENT_BYTES]),
+    }
+    return LOG_CONFIG.resolve(settings)
+
+
+def _bound(listener: Listener, port: int) -> Listener:
+    advertised = listener.advertised
+    return replace(
+        listener,
+        bind=Endpoint(listener.bind.host, port),
+        advertised=advertised if advertised.port else Endpoint(advertised.host, port),
+    )

@@ -1,0 +1,206 @@
+"""The three requests that wait: a produce for its replication, a fetch for its data, a deletion of records for the
+followers.
+
+A waiting fetch compares offsets: after each append it compares its reader's position with the high watermark. It reads
+once, when there are enough bytes or its time is up. It remembers how many bytes each partition has for it, so an append
+to one costs the same however many it waits for. A partition that a quota holds back is looked at each time: what frees
+it is the clock.
+
+With a replica selector, a follower's waiting fetch is also answered as soon as the high watermark is another than in
+its last answer: consumers read there up to the high watermark that the follower knows. KIP-392 proposes that. Kafka 4.2
+lets the follower wait for records, or for ``replica.fetch.wait.max.ms`` (KAFKA-9731).
+
+Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
+from pykraft.broker.replication.replica_manager import ReplicaManager
+from pykraft.common.core import Promise
+from pykraft.common.errors import ErrorCode, KafkaError, RecordError
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
+from pykraft.storage.answers import AppendInfo
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    """What became of one partition's batch. `error` is None while it waits for its replication."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode | None
+    detail: str = ""
+    info: AppendInfo | None = None
+    log_start_offset: int = -1
+    """Of a log that refused the batch."""
+    record_errors: Sequence[RecordError] = ()
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic whose log has the batch: a new one of that name does not replicate it."""
+
+
+@dataclass(slots=True)
+class DeleteResult:
+    """What became of one partition's deletion. `error` is None while followers still have the records."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode | None
+    wanted: int = -1
+    low_watermark: int = -1
+    topic_id: Uuid = ZERO_UUID
+    """Of the topic whose records are deleted."""
+
+
+Result = TypeVar("Result", bound=ProduceResult | DeleteResult)
+
+
+class _Delayed(Generic[Result]):
+    """Results that are decided one by one; the promise is kept when the last one is, or when the time is up."""
+
+    def __init__(self, replicas: ReplicaManager, results: list[Result]) -> None:
+        self._replicas = replicas
+        self._results = results
+        self._of: dict[Hashable, list[Result]] = {}
+        """The results of each partition."""
+        for result in results:
+            self._of.setdefault(result.topic_partition, []).append(result)
+        self._undecided = sum(result.error is None for result in results)
+        self.promise: Promise[list[Result]] = Promise()
+
+    def is_decided(self, key: Hashable = None) -> bool:
+        """Whether each of the results is decided by now. Something has happened to `key`; None: perhaps to all."""
+        for result in self._of.get(key, self._results):
+            if result.error is None:
+                self._decide(result)
+                self._undecided -= result.error is not None
+        return not self._undecided
+
+    def try_complete(self, key: Hashable = None) -> bool:
+        if not self.is_decided(key):
+            return False
+        self.promise.keep(self._results)
+        return True
+
+    def _decide(self, result: Result) -> None:
+        """Set the result's error, if that is known by now."""
+        raise NotImplementedError
+
+    def expire(self) -> None:
+        for result in self._results:
+            if result.error is None:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+        self.promise.keep(self._results)
+
+
+class DelayedProduce(_Delayed[ProduceResult]):
+    """A produce with acks=all: complete when each of its batches is replicated, or cannot be any more."""
+
+    def _decide(self, result: ProduceResult) -> None:
+        assert result.info is not None, "a batch that waits for its replication is in the log"
+        partition = self._replicas.partitions.get(result.topic_partition)
+        if partition is None or partition.key.topic_id != result.topic_id:
+            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            result.error = partition.replicated_up_to(result.info.last_offset + 1)
+
+
+class DelayedDeleteRecords(_Delayed[DeleteResult]):
+    """A deletion: complete when each low watermark has come to the offset that was asked for."""
+
+    def _decide(self, result: DeleteResult) -> None:
+        try:
+            partition = self._replicas.partition(result.topic_partition)
+            if partition.key.topic_id != result.topic_id:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition.check_leader()
+            result.low_watermark = partition.low_watermark
+            result.error = ErrorCode.NONE if partition.low_watermark >= result.wanted else None
+        except KafkaError as error:
+            result.low_watermark, result.error = -1, error.code
+
+
+@dataclass(kw_only=True, eq=False)
+class DelayedFetch:
+    """A fetch: complete when there are enough bytes for it, or news."""
+
+    replicas: ReplicaManager
+    places: list[FetchPlace]
+    params: FetchParams
+    promise: Promise[bool] = field(default_factory=Promise)
+    """Kept when it is time to read: with whether it is the last time."""
+
+    def again(self) -> "DelayedFetch":
+        """The same fetch, to wait on."""
+        return DelayedFetch(replicas=self.replicas, places=self.places, params=self.params)
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[Hashable, list[int]] = {}
+        """Where each partition is among the places."""
+        for number, place in enumerate(self.places):
+            self._numbers.setdefault(place.topic_partition, []).append(number)
+        self._bytes = [0] * len(self.places)
+        self._size = 0
+        self._unknown = set(range(len(self.places)))
+        """The places that are to be looked at, whichever has changed."""
+
+    def has_enough(self, key: Hashable = None) -> bool:
+        """Whether the reader is to be answered now. Nothing is read for that. Something has happened to `key`; None:
+        perhaps to all."""
+        changed = self._numbers.get(key, range(len(self.places)))
+        for number in sorted(self._unknown.union(changed)):
+            self._unknown.add(number)
+            place = self.places[number]
+            try:
+                partition = self.replicas.readable(place, self.params.needs_leader)
+                available = available_bytes(partition, place, self.params)
+            except (KafkaError, OSError):
+                return True  # to be found again, and answered, by the read
+            if available is None:
+                return True
+            self._size += available - self._bytes[number]
+            self._bytes[number] = available
+            if not self.params.is_held_back(partition):
+                self._unknown.discard(number)
+        return self._size >= self.params.min_bytes
+
+    def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
+        """False if what seemed to be there was compacted away: its reader would come back at once."""
+        return self.params.min_bytes <= 0 or any(
+            len(result.records) or result.is_news or self._tells_high_watermark(result) for result in results
+        )
+
+    def _tells_high_watermark(self, result: FetchResult) -> bool:
+        partition = self.replicas.held(result.place)
+        return partition is not None and self.params.has_untold_high_watermark(partition)
+
+    def try_complete(self, key: Hashable = None) -> bool:
+        if not self.has_enough(key):
+            return False
+        self.promise.keep(False)
+        return True
+
+    def expire(self) -> None:
+        self.promise.keep(True)
+
+    def reader(self) -> "FetchReader":
+        return FetchReader(self.replicas, self.params)
+
+
+class FetchReader:
+    """Reads one partition of a fetch after the other. The first batch of the first partition that has any comes whole,
+    however large; the others get what is left of `max_bytes`."""
+
+    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
+        self._replicas = replicas
+        self._params = params
+        self._left_bytes = params.max_bytes
+        self._has_some = False
+
+    def read(self, place: FetchPlace, now: int) -> FetchResult:
+        """What there is now."""
+        result = self._replicas.read(place, self._params, self._left_bytes, at_least_one=not self._has_some)
+        size = len(result.records)
+        self._has_some = self._has_some or size > 0
+        self._left_bytes = max(0, self._left_bytes - size)
+        return result

@@ -1,0 +1,204 @@
+"""DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs on a broker's listener: the logs, seen from outside.
+
+Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4, AlterReplicaLogDirs 1 to 2. Behaviour to know:
+
+* DeleteRecords goes to the leader. It is answered once the logs of all live replicas begin at the offset or after it,
+  which each follower's next fetch but one tells; or, with REQUEST_TIMED_OUT, when the time is up. The records are
+  deleted then all the same.
+* Deleting moves the log start offset and no more: consumers get OFFSET_OUT_OF_RANGE at once, but the bytes go with
+  their segment, when retention is looked at next.
+* Of a partition that a request names twice the last mention counts, and it is answered once.
+* DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
+  the disk. The metadata log is no partition of a broker, and is left out.
+* A broker of pykraft has one log directory, so AlterReplicaLogDirs finds every replica where it is to be. Another
+  directory is LOG_DIR_NOT_FOUND. A partition without a replica here is REPLICA_NOT_AVAILABLE: after a reassignment
+  Kafka's tool asks again until the replica has come.
+* DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE and AlterReplicaLogDirs ALTER on the cluster.
+
+Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest,
+handleAlterReplicaLogDirsRequest}.
+"""
+
+from collections.abc import Sequence
+
+from pykraft.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
+from pykraft.broker.replication.replica_manager import ReplicaManager
+from pykraft.broker.requests.authorizer import Authorizer, check_cluster
+from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
+from pykraft.broker.requests.dispatch import Handled, Handlers
+from pykraft.broker.turns.slices import ItemByItem
+from pykraft.common.acl import AclOperation, AclResourceType
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.logs import (
+    NO_LAG,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.transport.server_channel import RequestContext
+
+
+class LogApis:
+    """Answers about logs."""
+
+    def __init__(
+        self, replicas: ReplicaManager, logs: LogManager, filesystem: FileSystem, authorizer: Authorizer
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._filesystem = filesystem
+        self._authorizer = authorizer
+
+    # --- DeleteRecords ------------------------------------------------------------------------------------------------
+
+    def delete_records(self, request: DeleteRecordsRequest, context: RequestContext, now: int) -> ItemByItem:
+        offsets = {
+            TopicPartition(topic.name, partition.partition_index): partition.offset
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        names = {topic.name for topic in request.topics}
+        allowed = self._authorizer.allowed(context, AclOperation.DELETE, AclResourceType.TOPIC, names)
+
+        def delete(named: tuple[TopicPartition, int], now: int) -> DeleteResult:
+            topic_partition, offset = named
+            if topic_partition.topic not in allowed:
+                return DeleteResult(topic_partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return self._delete(topic_partition, offset)
+
+        def deleted(results: list[DeleteResult], now: int) -> Handled:
+            self._write_down(results)
+            delayed = DelayedDeleteRecords(self._replicas, results)
+            if delayed.is_decided():
+                return _deleted(results)
+            waiting = sorted(result.topic_partition for result in results if result.error is None)
+            self._replicas.deletes.watch(delayed, waiting, now + max(0, request.timeout_ms))
+            return delayed.promise.map(_deleted)
+
+        return ItemByItem(list(offsets.items()), delete, deleted, is_write=True)
+
+    def _delete(self, topic_partition: TopicPartition, offset: int) -> DeleteResult:
+        try:
+            if topic_partition.topic in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is the cluster's own")
+            wanted = self._replicas.delete_records(topic_partition, offset)
+            partition = self._replicas.partition(topic_partition)
+            return DeleteResult(topic_partition, None, wanted, partition.low_watermark, partition.key.topic_id)
+        except KafkaError as error:
+            return DeleteResult(topic_partition, error.code)
+
+    def _write_down(self, results: Sequence[DeleteResult]) -> None:
+        if all(result.error is not None for result in results):
+            return
+        try:
+            self._replicas.write_log_starts()
+        except KafkaError as error:
+            for result in results:
+                if result.error is None:
+                    result.error, result.low_watermark = error.code, -1
+
+    # --- DescribeLogDirs ----------------------------------------------------------------------------------------------
+
+    def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext, now: int) -> Handled:
+        check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
+        result_type = DescribeLogDirsResponse.Result
+        directory = self._filesystem.absolute(self._logs.directory)
+        result = result_type(log_dir=directory)
+        try:
+            if self._logs.failure is not None:
+                raise self._logs.failure
+            result.total_bytes, result.usable_bytes = self._filesystem.space(self._logs.directory)
+        except OSError:
+            result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+            return DescribeLogDirsResponse(results=[result])
+        topic_type = result_type.Topic
+        topics: dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]] = {}
+
+        def describe(topic_partition: TopicPartition, now: int) -> None:
+            log = self._logs.logs.get(topic_partition)
+            if log is None:
+                return  # it was deleted a moment ago
+            is_replica = topic_partition in self._replicas.partitions
+            topics.setdefault(topic_partition.topic, []).append(
+                topic_type.Partition(
+                    partition_index=topic_partition.partition,
+                    partition_size=log.size,
+                    offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
+                )
+            )
+
+        def respond(_: list[None], now: int) -> DescribeLogDirsResponse:
+            result.topics = [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+            return DescribeLogDirsResponse(results=[result])
+
+        asked = set(self._logs.logs)
+        if request.topics is not None:
+            asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
+        return ItemByItem(sorted(asked), describe, respond)
+
+    # --- AlterReplicaLogDirs ------------------------------------------------------------------------------------------
+
+    def alter_replica_log_dirs(
+        self, request: AlterReplicaLogDirsRequest, context: RequestContext, now: int
+    ) -> ItemByItem:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        wanted = {
+            TopicPartition(topic.name, number): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for number in topic.partitions
+        }
+        topic_type = AlterReplicaLogDirsResponse.Topic
+        topics: dict[str, list[AlterReplicaLogDirsResponse.Topic.Partition]] = {}
+
+        def answer_one(named: tuple[TopicPartition, str], now: int) -> None:
+            (topic, number), path = named
+            error = self._keep_in(TopicPartition(topic, number), path)
+            topics.setdefault(topic, []).append(topic_type.Partition(partition_index=number, error_code=error))
+
+        def respond(_: list[None], now: int) -> AlterReplicaLogDirsResponse:
+            return AlterReplicaLogDirsResponse(
+                results=[topic_type(topic_name=name, partitions=partitions) for name, partitions in topics.items()]
+            )
+
+        return ItemByItem(list(wanted.items()), answer_one, respond)
+
+    def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        if path != self._filesystem.absolute(self._logs.directory):
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        try:
+            self._replicas.partition(topic_partition)
+        except KafkaError as error:
+            is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
+        return ErrorCode.NONE
+
+
+HANDLERS: Handlers = {
+    AlterReplicaLogDirsRequest: LogApis.alter_replica_log_dirs,
+    DeleteRecordsRequest: LogApis.delete_records,
+    DescribeLogDirsRequest: LogApis.describe_log_dirs,
+}
+
+
+def _deleted(results: Sequence[DeleteResult]) -> DeleteRecordsResponse:
+    topic_type = DeleteRecordsResponse.Topic
+    topics: dict[str, list[DeleteRecordsResponse.Topic.Partition]] = {}
+    for result in results:
+        assert result.error is not None
+        topics.setdefault(result.topic_partition.topic, []).append(
+            topic_type.Partition(
+                partition_index=result.topic_partition.partition,
+                low_watermark=result.low_watermark,
+                error_code=result.error,
+            )
+        )
+    return DeleteRecordsResponse(
+        topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
+    )

@@ -1,0 +1,498 @@
+"""A node's properties, under Kafka's names, and what they must say together.
+
+One value alone is checked by its key; what follows here needs several: roles and listeners, the own entry among the
+voters, a broker's way to its peers. Each refusal is one sentence that names the key and what to write there.
+
+Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
+from pykraft.common.errors import ConfigError
+from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
+from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
+from pykraft.common.settings.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
+from pykraft.common.types import EVERYWHERE, Endpoint, Node
+from pykraft.controller.config import CONTROLLER_KEYS
+from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
+from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
+from pykraft.metadata.image import EMPTY_IMAGE
+from pykraft.metadata.settings import node_layers, topic_config
+from pykraft.protocol.api import ListenerKind
+from pykraft.raft.config import RAFT_KEYS
+
+PROCESS_ROLES = names(
+    "process.roles",
+    [],
+    "what the node is: broker, controller or both",
+    one_of=["broker", "controller"],
+    required=True,
+)
+NODE_ID = integer("node.id", -1, "the number of this node in its cluster", at_least=0, required=True)
+LISTENERS = names("listeners", [], "where the node listens: NAME://host:port, ...", required=True)
+ADVERTISED_LISTENERS = names(
+    "advertised.listeners", [], "the addresses that others use for the listeners, where they differ"
+)
+CONTROLLER_LISTENER_NAMES = names(
+    "controller.listener.names", [], "which listeners are the controllers'", required=True
+)
+INTER_BROKER_LISTENER_NAME = string(
+    "inter.broker.listener.name", "", "by which listener brokers reach each other; by default the only one"
+)
+LISTENER_SECURITY_PROTOCOL_MAP = names(
+    "listener.security.protocol.map", [], "NAME:PROTOCOL, ...; PLAINTEXT is the only protocol yet"
+)
+CONTROLLER_QUORUM_VOTERS = names(
+    "controller.quorum.voters", [], "the voters of a quorum that does not have them in its log: id@host:port, ..."
+)
+CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = names(
+    "controller.quorum.bootstrap.servers", [], "where to find the quorum: host:port, ..."
+)
+LOG_DIRS = names("log.dirs", ["/tmp/kafka-logs"], "where partitions are stored", synonyms=[Synonym("log.dir")])
+METADATA_LOG_DIR = string("metadata.log.dir", "", "where the metadata log is stored; by default with the partitions")
+METADATA_LOG_SEGMENT_BYTES = integer(
+    "metadata.log.segment.bytes", 1 << 30, "a segment of the metadata log is rolled at this size", at_least=8 << 20
+)
+METADATA_LOG_SEGMENT_MS = integer(
+    "metadata.log.segment.ms",
+    7 * 24 * 3_600_000,
+    "a segment of the metadata log is rolled at this age",
+    at_least=1,
+    kind="long",
+)
+INTERNAL_METADATA_LOG_SEGMENT_BYTES = integer(
+    "internal.metadata.log.segment.bytes", 0, "metadata.log.segment.bytes below its limit, for tests; 0 for none", 0
+)
+BROKER_RACK = string("broker.rack", "", "replicas of a partition are spread over racks")
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTOR_CLASS = string(
+    "replica.selector.class",
+    "",
+    "which replica consumers are sent to; by default the leader",
+    one_of=["", RACK_AWARE_SELECTOR],
+)
+BROKER_HEARTBEAT_INTERVAL_MS = integer(
+    "broker.heartbeat.interval.ms", 2000, "a broker tells the controller so often that it lives", at_least=1
+)
+AUTO_CREATE_TOPICS_ENABLE = boolean(
+    "auto.create.topics.enable", True, "whether a topic is made when a client asks about it"
+)
+REPLICA_LAG_TIME_MAX_MS = integer(
+    "replica.lag.time.max.ms",
+    30_000,
+    "a follower that has not caught up for this long leaves the ISR",
+    at_least=1,
+    kind="long",
+)
+REPLICA_FETCH_WAIT_MAX_MS = integer(
+    "replica.fetch.wait.max.ms", 500, "a follower's fetch waits this long for news", at_least=0
+)
+REPLICA_FETCH_MIN_BYTES = integer(
+    "replica.fetch.min.bytes", 1, "a follower's fetch waits for this many bytes", at_least=0
+)
+REPLICA_FETCH_MAX_BYTES = integer(
+    "replica.fetch.max.bytes", 1 << 20, "how much of one partition a follower's fetch brings", at_least=0
+)
+REPLICA_FETCH_RESPONSE_MAX_BYTES = integer(
+    "replica.fetch.response.max.bytes", 10 << 20, "how much a follower's fetch brings in all", at_least=0
+)
+REPLICA_FETCH_BACKOFF_MS = integer(
+    "replica.fetch.backoff.ms", 1000, "pause after a failed fetch of a follower", at_least=0
+)
+REPLICA_SOCKET_TIMEOUT_MS = integer(
+    "replica.socket.timeout.ms", 30_000, "a follower waits this long for an answer", at_least=1
+)
+REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS = integer(
+    "replica.high.watermark.checkpoint.interval.ms",
+    5000,
+    "high watermarks are written down this often",
+    at_least=1,
+    kind="long",
+)
+CONTROLLER_SOCKET_TIMEOUT_MS = integer(
+    "controller.socket.timeout.ms", 30_000, "a broker waits this long for the controller's answer", at_least=1
+)
+FETCH_MAX_BYTES = integer("fetch.max.bytes", 57_671_680, "how much any fetch may bring", at_least=1024)
+MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = integer(
+    "max.incremental.fetch.session.cache.slots", 1000, "fetch sessions at most", at_least=0
+)
+MAX_REQUEST_PARTITION_SIZE_LIMIT = integer(
+    "max.request.partition.size.limit", 2000, "partitions at most in one answer of DescribeTopicPartitions", at_least=1
+)
+PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS = integer(
+    "producer.id.expiration.check.interval.ms", 600_000, "how often logs forget silent producers", at_least=1
+)
+LOG_INITIAL_TASK_DELAY_MS = integer(
+    "log.initial.task.delay.ms",
+    30_000,
+    "old segments, and logs to flush, are first looked for this long after the start",
+    at_least=0,
+    kind="long",
+)
+LOG_RETENTION_CHECK_INTERVAL_MS = integer(
+    "log.retention.check.interval.ms", 300_000, "old segments are looked for this often", at_least=1, kind="long"
+)
+LOG_FLUSH_SCHEDULER_INTERVAL_MS = integer(
+    "log.flush.scheduler.interval.ms",
+    FOREVER_MS,
+    "logs that are to be flushed are looked for this often",
+    at_least=0,
+    kind="long",
+)
+LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "whether logs are compacted")
+LOG_CLEANER_BACKOFF_MS = integer(
+    "log.cleaner.backoff.ms", 15_000, "the cleaner looks for work this often", at_least=0, kind="long"
+)
+LOG_CLEANER_DEDUPE_BUFFER_SIZE = integer(
+    "log.cleaner.dedupe.buffer.size",
+    128 << 20,
+    "memory for the keys of a pass of the cleaner",
+    at_least=1 << 20,
+    kind="long",
+)
+LOG_CLEANER_THREADS = integer("log.cleaner.threads", 1, "how many logs are cleaned at once", at_least=0)
+LOG_CLEANER_IO_BUFFER_SIZE = integer(
+    "log.cleaner.io.buffer.size", 512 << 10, "memory for reading and writing in the cleaner", at_least=0
+)
+LARGEST_DOUBLE = 1.7976931348623157e308
+LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = decimal(
+    "log.cleaner.io.buffer.load.factor",
+    0.9,
+    "how much of log.cleaner.dedupe.buffer.size a pass of the cleaner fills with keys",
+    at_least=0,
+    at_most=1,
+)
+LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
+    "log.cleaner.io.max.bytes.per.second",
+    LARGEST_DOUBLE,
+    "the cleaner reads and writes no more than this many bytes in a second",
+    at_least=0,
+    at_most=LARGEST_DOUBLE,
+)
+ADD_PARTITIONS_RETRY_BACKOFF_MS = integer(
+    "add.partitions.to.txn.retry.backoff.ms",
+    20,
+    "how long a leader waits before it asks again to add a partition to a transaction",
+    at_least=1,
+)
+ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS = integer(
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    100,
+    "how long a leader goes on asking to add a partition to a transaction",
+    at_least=0,
+)
+REQUEST_TIMEOUT_MS = integer(
+    "request.timeout.ms", 30_000, "how long this broker waits for another broker's answer", at_least=1
+)
+
+METRICS_LISTENER = string(
+    "pykraft.metrics.listener",
+    "",
+    "where GET /metrics answers with Prometheus' text: [HOST:]PORT, by default on 127.0.0.1; empty: nowhere",
+)
+
+# What the broker's own file says of every topic: the keys of a topic under the broker's names.
+_TOPIC_DEFAULTS: list[Key[Any]] = [
+    key for name, key in BROKER_DEFAULTS.items() if name != LOG_FLUSH_SCHEDULER_INTERVAL_MS.name
+]
+
+_NODE_KEYS: list[Key[Any]] = [
+    PROCESS_ROLES,
+    NODE_ID,
+    LISTENERS,
+    ADVERTISED_LISTENERS,
+    CONTROLLER_LISTENER_NAMES,
+    INTER_BROKER_LISTENER_NAME,
+    LISTENER_SECURITY_PROTOCOL_MAP,
+    CONTROLLER_QUORUM_VOTERS,
+    CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
+    LOG_DIRS,
+    METADATA_LOG_DIR,
+    METADATA_LOG_SEGMENT_BYTES,
+    METADATA_LOG_SEGMENT_MS,
+    INTERNAL_METADATA_LOG_SEGMENT_BYTES,
+    BROKER_RACK,
+    REPLICA_SELECTOR_CLASS,
+    BROKER_HEARTBEAT_INTERVAL_MS,
+    AUTO_CREATE_TOPICS_ENABLE,
+    REPLICA_LAG_TIME_MAX_MS,
+    REPLICA_FETCH_WAIT_MAX_MS,
+    REPLICA_FETCH_MIN_BYTES,
+    REPLICA_FETCH_MAX_BYTES,
+    REPLICA_FETCH_RESPONSE_MAX_BYTES,
+    REPLICA_FETCH_BACKOFF_MS,
+    REPLICA_SOCKET_TIMEOUT_MS,
+    REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS,
+    CONTROLLER_SOCKET_TIMEOUT_MS,
+    FETCH_MAX_BYTES,
+    MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS,
+    MAX_REQUEST_PARTITION_SIZE_LIMIT,
+    PRODUCER_ID_EXPIRATION_CHECK_INTERVAL_MS,
+    LOG_INITIAL_TASK_DELAY_MS,
+    LOG_RETENTION_CHECK_INTERVAL_MS,
+    LOG_FLUSH_SCHEDULER_INTERVAL_MS,
+    LOG_CLEANER_ENABLE,
+    LOG_CLEANER_BACKOFF_MS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_THREADS,
+    LOG_CLEANER_IO_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
+    ADD_PARTITIONS_RETRY_BACKOFF_MS,
+    ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
+    REQUEST_TIMEOUT_MS,
+    METRICS_LISTENER,
+    *LIVE_BROKER_CONFIG.keys.values(),
+    *SOCKET_KEYS,
+    *RAFT_KEYS,
+    *CONTROLLER_KEYS,
+    *GROUP_KEYS,
+    *TRANSACTION_KEYS,
+    *_TOPIC_DEFAULTS,
+]
+NODE_CONFIG = ConfigDef(_NODE_KEYS)
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One listener: its name, its kind, the address that it is bound to, and the one that others use."""
+
+    name: str
+    kind: ListenerKind
+    bind: Endpoint
+    advertised: Endpoint
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """A node's properties, read and found to fit together."""
+
+    node_id: int
+    roles: frozenset[str]
+    listeners: tuple[Listener, ...]
+    inter_broker_listener: str
+    controller_listener: str
+    voters: tuple[Node, ...]
+    """The static voters, as ``controller.quorum.voters`` names them: those of kraft.version 0."""
+    bootstrap: tuple[Endpoint, ...]
+    """Where the quorum may be found."""
+    log_dir: str
+    metadata_dir: str
+    properties: Mapping[str, str]
+    values: Config
+    unknown: tuple[str, ...]
+    """Keys in the file that no setting has: worth a warning."""
+    metrics_listener: Endpoint | None = None
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    def topic_config(self, overrides: Mapping[str, str]) -> Config:
+        """The settings of a topic while nothing is changed dynamically: its own, else those of this node's file."""
+        return topic_config(overrides, node_layers(EMPTY_IMAGE, self.node_id, self.properties))
+
+
+_ZOOKEEPER = "zookeeper."
+
+
+def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
+    """Check a node's properties; ConfigError says what is wrong in one sentence."""
+    of_zookeeper = sorted(name for name in properties if name.startswith(_ZOOKEEPER))
+    if of_zookeeper and "process.roles" not in properties:
+        raise ConfigError(
+            f"{of_zookeeper[0]} is set and process.roles is not: since Kafka 4 there is no ZooKeeper. Say"
+            " process.roles, node.id and controller.quorum.voters instead"
+        )
+    values = NODE_CONFIG.resolve(properties)
+    check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
+    _check_waits(values)
+    check_socket_keys(values)
+    check_consumer_group_keys(values)
+    role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
+    roles = frozenset(role_names)
+    listeners = _listeners(values)
+    by_name = {listener.name: listener for listener in listeners}
+    of_listeners = check_listener_keys(by_name, properties)
+    controller_listener = values[CONTROLLER_LISTENER_NAMES][0]
+    said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
+    voters = tuple(_voter(text) for text in said_of_voters)
+    servers = values[CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
+    bootstrap = [_endpoint(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS, text) for text in servers]
+    if not voters and not bootstrap:
+        raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
+    if "controller" in roles:
+        _check_controller(values, by_name, controller_listener, voters)
+    else:
+        _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
+    inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""
+    if len(directories) != 1:
+        raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
+    return NodeConfig(
+        node_id=values[NODE_ID],
+        roles=roles,
+        listeners=tuple(listeners),
+        inter_broker_listener=inter_broker,
+        controller_listener=controller_listener,
+        voters=voters,
+        bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
+        log_dir=_folder(directories[0]),
+        metadata_dir=_folder(values[METADATA_LOG_DIR] or directories[0]),
+        properties=dict(properties),
+        values=values,
+        unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
+        metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
+    )
+
+
+def advice(name: str) -> str:
+    """What to say of a setting that a node does not have."""
+    if name.startswith(_ZOOKEEPER):
+        return "there is no ZooKeeper since Kafka 4: leave it out; controller.quorum.voters names the controllers"
+    near = get_close_matches(name, NODE_CONFIG.keys, n=1, cutoff=0.8)
+    return f"did you mean {near[0]}?" if near else "leave it out"
+
+
+def _folder(path: str) -> str:
+    return path.rstrip("/") or "/"
+
+
+def _check_waits(values: Config) -> None:
+    """A follower's fetch that finds nothing is held back on purpose: that must not look like a dead leader, or like a
+    follower that lags."""
+    wait_ms = values[REPLICA_FETCH_WAIT_MAX_MS]
+    for key in (REPLICA_SOCKET_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS):
+        if wait_ms > values[key]:
+            raise ConfigError(
+                f"{key.name} is {values[key]}, but must be at least replica.fetch.wait.max.ms, which is {wait_ms}"
+            )
+
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _listeners(values: Config) -> list[Listener]:
+    said_of_protocols, said_to_others = values[LISTENER_SECURITY_PROTOCOL_MAP], values[ADVERTISED_LISTENERS]
+    protocols = dict(_pair(LISTENER_SECURITY_PROTOCOL_MAP, text) for text in said_of_protocols)
+    advertised = _endpoints(ADVERTISED_LISTENERS, said_to_others)
+    controllers = values[CONTROLLER_LISTENER_NAMES]
+    if not protocols:  # then a listener for controllers needs no entry, as in Kafka
+        protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **{name: name for name in _PROTOCOLS}}
+    found = []
+    said_of_listeners = values[LISTENERS]
+    for name, bind in _endpoints(LISTENERS, said_of_listeners).items():
+        protocol = protocols.get(name, "PLAINTEXT" if name == "PLAINTEXT" else None)
+        if protocol is None:
+            raise ConfigError(f"listener.security.protocol.map has no entry for listener {name}: add {name}:PLAINTEXT")
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
+        kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
+        address = advertised.get(name, bind)
+        if kind is ListenerKind.BROKER and address.host in EVERYWHERE:
+            raise ConfigError(
+                f"clients would connect to {str(address)!r}: advertised.listeners must say which address of "
+                f"this machine they can reach, {name}://host:{address.port}"
+            )
+        found.append(Listener(name, kind, bind, address))
+    unknown = sorted(set(advertised) - {listener.name for listener in found})
+    if unknown:
+        raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")
+    _check_ports(found)
+    return found
+
+
+def _check_ports(listeners: Sequence[Listener]) -> None:
+    """Two listeners may share a port only if one has an address of IPv4 and the other one of IPv6, as in Kafka."""
+    for index, listener in enumerate(listeners):
+        for other in listeners[:index]:
+            is_mixed = (":" in listener.bind.host) != (":" in other.bind.host)
+            if listener.bind.port == other.bind.port != 0 and not is_mixed:
+                raise ConfigError(
+                    f"listeners has {other.name} and {listener.name} at port {listener.bind.port}, but each must have "
+                    "a port of its own"
+                )
+
+
+def _check_controller(
+    values: Config, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+) -> None:
+    if controller_listener not in by_name:
+        raise ConfigError(
+            f"controller.listener.names is {controller_listener!r}, but must be one of the node's listeners: "
+            + ", ".join(sorted(by_name))
+        )
+    if voters and values[NODE_ID] not in {voter.id for voter in voters}:
+        known = ", ".join(str(voter.id) for voter in voters)
+        raise ConfigError(f"node.id is {values[NODE_ID]}, but must be one of controller.quorum.voters: {known}")
+
+
+def _check_broker_alone(
+    node_id: int, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+) -> None:
+    if node_id in {voter.id for voter in voters}:
+        raise ConfigError(f"node.id is {node_id}, as of a voter, but a node that is no controller cannot vote")
+    if controller_listener in by_name:
+        raise ConfigError(f"listeners has {controller_listener}, but a node that is no controller has no such listener")
+
+
+def _inter_broker_listener(values: Config, listeners: list[Listener]) -> str:
+    names_of_brokers = [listener.name for listener in listeners if listener.kind is ListenerKind.BROKER]
+    if not names_of_brokers:
+        raise ConfigError("listeners names no listener for clients: a broker needs one that is not the controllers'")
+    chosen = values[INTER_BROKER_LISTENER_NAME] or (
+        "PLAINTEXT" if "PLAINTEXT" in names_of_brokers else names_of_brokers[0]
+    )
+    if chosen not in names_of_brokers:
+        raise ConfigError(
+            f"inter.broker.listener.name is {chosen!r}, but must be one of: " + ", ".join(names_of_brokers)
+        )
+    return chosen
+
+
+def _pair(key: Key[Any], text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name or not value:
+        raise ConfigError(f"{key.name} has {text!r}, but must have NAME:PROTOCOL, ...")
+    return name.strip().upper(), value.strip().upper()
+
+
+def _endpoints(key: Key[Any], texts: Sequence[str]) -> dict[str, Endpoint]:
+    """By the names of the listeners."""
+    found: dict[str, Endpoint] = {}
+    for text in texts:
+        name, separator, address = text.partition("://")
+        if not separator or not name:
+            raise ConfigError(f"{key.name} has {text!r}, but must have NAME://host:port, ...")
+        if name.upper() in found:
+            raise ConfigError(f"{key.name} has {name.upper()} twice, but each listener must have a name of its own")
+        found[name.upper()] = _endpoint(key, address)
+    return found
+
+
+def _endpoint(key: Key[Any], text: str) -> Endpoint:
+    try:
+        return Endpoint.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{key.name}: {error}") from None
+
+
+def _metrics_listener(text: str) -> Endpoint | None:
+    if not text:
+        return None
+    return _endpoint(METRICS_LISTENER, f"127.0.0.1:{text}" if text.isdecimal() else text)
+
+
+def _voter(text: str) -> Node:
+    number, at, address = text.partition("@")
+    if not at:
+        raise ConfigError(f"controller.quorum.voters has {text!r}, but must have id@host:port, ...")
+    endpoint = _endpoint(CONTROLLER_QUORUM_VOTERS, address)
+    return Node(NODE_ID.read(number, "the id of one of controller.quorum.voters"), endpoint.host, endpoint.port)

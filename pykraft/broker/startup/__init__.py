@@ -1,0 +1,1 @@
+"""How a node comes to take part: its directories, its registration, and its way to the active controller."""

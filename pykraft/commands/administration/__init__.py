@@ -1,0 +1,1 @@
+"""The verbs about topics, settings, replicas and the quorum."""

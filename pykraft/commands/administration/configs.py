@@ -1,0 +1,207 @@
+"""``configs``: show and change settings of topics, groups and brokers, as kafka-configs.sh does.
+
+``--describe`` shows what was changed, with ``--all`` everything, and for each setting all places that say something of
+it, the strongest first. ``--alter`` takes ``--add-config key=value,...`` (a value with commas in brackets:
+``cleanup.policy=[compact,delete]``), ``--add-config-file FILE`` and ``--delete-config key,...``.
+
+Whose settings are meant is said with ``--topic NAME``, ``--group ID``, ``--broker ID`` or ``--broker-defaults``, or in
+the older way with ``--entity-type topics|groups|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a
+name ``--describe`` shows all topics, all groups, or all brokers and their defaults.
+
+Follows kafka.admin.ConfigCommand.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from pykraft.admin import Admin
+from pykraft.client.administration.configs import (
+    AlterConfigOp,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    Operation,
+)
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
+from pykraft.common.settings.config import as_text, parse_properties
+
+TOPICS, GROUPS, BROKERS = "topics", "groups", "brokers"
+DEFAULTS = ""
+"""The name under which all brokers have settings."""
+_NOT_BUILT = ("users", "clients", "broker-loggers", "ips", "client-metrics")
+_NAMED_BY = {TOPICS: "--topic", GROUPS: "--group", BROKERS: "--broker ID or --broker-defaults"}
+_NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
+_LEGAL_KEY = re.compile("[a-zA-Z0-9._-]*")
+_TYPES = {TOPICS: ConfigResourceType.TOPIC, GROUPS: ConfigResourceType.GROUP, BROKERS: ConfigResourceType.BROKER}
+_CHANGED_HERE = {
+    TOPICS: ConfigSource.TOPIC,
+    GROUPS: ConfigSource.GROUP,
+    BROKERS: ConfigSource.DYNAMIC_BROKER,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser, also_controllers=())
+    actions = parser.add_mutually_exclusive_group(required=True)
+    actions.add_argument("--describe", dest="action", action="store_const", const=_describe, help="show settings")
+    actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="change settings")
+    parser.add_argument("--all", action="store_true", help="--describe: also settings that were never changed")
+    parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="--alter: new values; [a,b] for a list")
+    parser.add_argument("--add-config-file", type=Path, metavar="FILE", help="--alter: a properties file of new values")
+    parser.add_argument("--delete-config", metavar="KEY,...", help="--alter: go back to the defaults")
+    parser.add_argument("--topic", metavar="NAME", help="the settings of this topic")
+    parser.add_argument("--group", metavar="ID", help="the settings of this consumer group")
+    parser.add_argument("--broker", metavar="ID", help="the settings of this broker")
+    parser.add_argument("--broker-defaults", action="store_true", help="the settings of all brokers")
+    parser.add_argument("--entity-type", metavar="topics|groups|brokers", help="whose settings")
+    parser.add_argument("--entity-name", metavar="NAME", help="a topic, a group, or the id of a broker")
+    parser.add_argument("--entity-default", action="store_true", help="all brokers")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    kind, name = _entity(options)
+    if options.action is _alter:
+        changes = _changes(options, kind, name)
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            _alter(admin, kind, name or DEFAULTS, changes)
+        return 0
+    if options.add_config or options.add_config_file or options.delete_config:
+        raise CommandError("--describe changes nothing: leave out --add-config, --add-config-file, --delete-config")
+    with Admin(**client_settings(options)) as admin, answers(admin):
+        _describe(admin, kind, name, options.all)
+    return 0
+
+
+def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
+    """(topics, groups or brokers, its name): the name is empty for all brokers' defaults, None if there is none."""
+    short = [
+        (TOPICS, options.topic),
+        (GROUPS, options.group),
+        (BROKERS, options.broker),
+        (BROKERS, DEFAULTS if options.broker_defaults else None),
+    ]
+    said = [(kind, name) for kind, name in short if name is not None]
+    if options.entity_type is not None or options.entity_name is not None or options.entity_default:
+        if said:
+            raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
+        if options.entity_type in _NOT_BUILT:
+            raise CommandError(
+                f"--entity-type {options.entity_type} is not built: only topics, groups and brokers have settings"
+            )
+        if options.entity_type not in _TYPES:
+            raise CommandError("--entity-type must be topics, groups or brokers")
+        if options.entity_name is not None and options.entity_default:
+            raise CommandError("--entity-default means all entities: leave out --entity-name")
+        said = [(options.entity_type, DEFAULTS if options.entity_default else options.entity_name)]
+    if len(said) != 1:
+        raise CommandError("say whose settings are meant: --topic NAME, --group ID, --broker ID or --broker-defaults")
+    kind, name = said[0]
+    if kind == TOPICS and name == DEFAULTS:
+        raise CommandError("topics have no settings in common: change those of the brokers, --broker-defaults")
+    if kind == GROUPS and name == DEFAULTS:
+        raise CommandError("groups have no settings in common: change those of the brokers' files")
+    is_default = options.broker_defaults or options.entity_default
+    if kind == BROKERS and name is not None and not (is_default or name.isdecimal()):
+        raise CommandError(f"a broker is named by its number, not by {name!r}")
+    return kind, name
+
+
+# --- describe ---------------------------------------------------------------------------------------------------------
+
+
+def _describe(admin: Admin, kind: str, name: str | None, everything: bool) -> None:
+    if name and not everything and name not in _names(admin, kind):
+        say(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
+        return
+    for entity in [name] if name is not None else [*_names(admin, kind), *([DEFAULTS] if kind == BROKERS else [])]:
+        entries = _entries(admin, kind, entity, everything)
+        if entity:
+            say(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:")
+        else:
+            say(f"Default configs for {kind} in the cluster are:")
+        for entry in entries:
+            synonyms = ", ".join(f"{_source(s.source)}:{s.name}={_value(s.value)}" for s in entry.synonyms)
+            sensitive = as_text(entry.is_sensitive)
+            say(f"  {entry.name}={_value(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+
+
+def _names(admin: Admin, kind: str) -> list[str]:
+    if kind == TOPICS:
+        return admin.list_topics()
+    if kind == GROUPS:
+        configured = {resource.name for resource in admin.list_config_resources([ConfigResourceType.GROUP])}
+        return sorted(configured | {group.group_id for group in admin.list_groups()})
+    return [str(broker.id) for broker in sorted(admin.describe_cluster().brokers)]
+
+
+def _entries(admin: Admin, kind: str, name: str, everything: bool) -> list[ConfigEntry]:
+    """The settings by name: all, or those that were changed at this very place."""
+    if kind == BROKERS and name and name not in _names(admin, kind):
+        raise CommandError(f"there is no broker {name} that lives: only it could say")
+    resource = ConfigResource(_TYPES[kind], name)
+    found = admin.describe_configs([resource], include_synonyms=True)[resource]
+    here = _CHANGED_HERE[kind]
+    if kind == BROKERS and name == DEFAULTS:
+        here = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    return [entry for _, entry in sorted(found.items()) if everything or entry.source is here]
+
+
+def _source(source: ConfigSource) -> str:
+    """The name that Kafka's tool has for it."""
+    is_short = source in (ConfigSource.TOPIC, ConfigSource.GROUP)
+    return f"{'DYNAMIC_' if is_short else ''}{source.name}_CONFIG"
+
+
+def _value(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+# --- alter ------------------------------------------------------------------------------------------------------------
+
+
+def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[AlterConfigOp]:
+    if name is None:
+        raise CommandError("--alter needs a name: " + _NAMED_BY[kind])
+    if options.all:
+        raise CommandError("--all is for --describe")
+    if options.add_config is not None and options.add_config_file is not None:
+        raise CommandError("--add-config and --add-config-file exclude each other")
+    added = parse_properties(read_text(options.add_config_file)) if options.add_config_file else {}
+    added |= _pairs(options.add_config) if options.add_config else {}
+    deleted = [key.strip() for key in options.delete_config.rstrip(",").split(",")] if options.delete_config else []
+    if not added and not deleted:
+        raise CommandError("--alter needs --add-config, --add-config-file or --delete-config")
+    for key in added:
+        if not _LEGAL_KEY.fullmatch(key):
+            raise CommandError(f"{key!r} is not the name of a setting")
+    return [
+        *(AlterConfigOp(key, None, Operation.DELETE) for key in deleted),
+        *(AlterConfigOp(key, value, Operation.SET) for key, value in added.items()),
+    ]
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found = {}
+    for pair in re.split("," + _NOT_IN_BRACKETS, text.rstrip(",")):
+        parts = re.split(r"\s*=\s*" + _NOT_IN_BRACKETS, pair)
+        if len(parts) != 2:
+            raise CommandError(f"--add-config has {pair!r}, but must have key=value or key=[value,value]")
+        found[parts[0].strip()] = parts[1].replace("[", "").replace("]", "").strip()
+    return found
+
+
+def _alter(admin: Admin, kind: str, name: str, changes: Iterable[AlterConfigOp]) -> None:
+    changes = list(changes)
+    known = {entry.name for entry in _entries(admin, kind, name, everything=False)}
+    unknown = [change.name for change in changes if change.operation is Operation.DELETE and change.name not in known]
+    if unknown:
+        raise CommandError(f"--delete-config names what is not set: {','.join(unknown)}")
+    admin.incremental_alter_configs({ConfigResource(_TYPES[kind], name): changes})
+    if name:
+        say(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        say(f"Completed updating default config for {kind} in the cluster.")

@@ -1,0 +1,129 @@
+"""``metadata-quorum``: the quorum of controllers, as kafka-metadata-quorum.sh shows it.
+
+::
+
+    metadata-quorum --bootstrap-server HOST:PORT describe --status
+    metadata-quorum --bootstrap-server HOST:PORT describe --replication [--human-readable]
+
+``--status`` is a summary: the leader and its epoch, the high watermark, and how far the last voter is behind.
+``--replication`` has a row for each replica of the metadata log. A follower's *lag* is in records. The leader notes
+when each replica fetched last, and when it last had everything.
+
+``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the controllers themselves: a quorum can be
+looked at while no broker runs.
+
+Follows org.apache.kafka.tools.MetadataQuorumCommand.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+
+from pykraft.admin import Admin
+from pykraft.client.administration.admin import QuorumDescription, QuorumReplica
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, table
+from pykraft.common.types import ZERO_UUID
+
+_COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
+_UNKNOWN = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_client_arguments(parser, also_controllers=())
+    verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
+    describe = verbs.add_parser("describe", help="describe the quorum")
+    describe.add_argument("--status", action="store_true", help="a summary")
+    describe.add_argument("--replication", action="store_true", help="how far each replica is")
+    describe.add_argument("--human-readable", action="store_true", help="--replication: times as 'N ms ago'")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Describe the quorum."""
+    if options.status == options.replication:
+        raise CommandError("describe needs --status or --replication, one of the two")
+    if options.human_readable and options.status:
+        raise CommandError("--human-readable is for --replication")
+    with Admin(**client_settings(options)) as admin, answers(admin):
+        quorum = admin.describe_quorum()
+        lines = (
+            _status(admin.describe_cluster().cluster_id, quorum)
+            if options.status
+            else _replication(quorum, time.time_ns() // 1_000_000 if options.human_readable else None)
+        )
+    for line in lines:
+        say(line)
+    return 0
+
+
+def _leader(quorum: QuorumDescription) -> QuorumReplica:
+    for voter in quorum.voters:
+        if voter.replica_id == quorum.leader_id:
+            return voter
+    raise CommandError(f"the leader of the quorum, {quorum.leader_id}, is no voter any more: ask again")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def _status(cluster_id: str, quorum: QuorumDescription) -> list[str]:
+    leader = _leader(quorum)
+    last = min(quorum.voters, key=lambda voter: voter.log_end_offset)
+    rows = {
+        "ClusterId": cluster_id,
+        "LeaderId": quorum.leader_id,
+        "LeaderEpoch": quorum.leader_epoch,
+        "HighWatermark": quorum.high_watermark,
+        "MaxFollowerLag": leader.log_end_offset - last.log_end_offset,
+        "MaxFollowerLagTimeMs": _lag_ms(leader, last),
+        "CurrentVoters": _nodes(quorum, quorum.voters),
+        "CurrentObservers": _nodes(quorum, quorum.observers),
+    }
+    return [f"{name + ':':<24}{value}" for name, value in rows.items()]
+
+
+def _lag_ms(leader: QuorumReplica, last: QuorumReplica) -> int:
+    if leader is last:
+        return 0
+    times = (leader.last_caught_up_timestamp, last.last_caught_up_timestamp)
+    return _UNKNOWN if _UNKNOWN in times else times[0] - times[1]
+
+
+def _nodes(quorum: QuorumDescription, replicas: Sequence[QuorumReplica]) -> str:
+    return f"[{', '.join(_node(replica, quorum.endpoints.get(replica.replica_id, ())) for replica in replicas)}]"
+
+
+def _node(replica: QuorumReplica, endpoints: Sequence[str]) -> str:
+    """One node, in JSON."""
+    found = [f'"id": {replica.replica_id}']
+    if replica.directory_id != ZERO_UUID:
+        found.append(f'"directoryId": "{replica.directory_id}"')
+    if endpoints:
+        listed = ", ".join(f'"{endpoint}"' for endpoint in endpoints)
+        found.append(f'"endpoints": [{listed}]')
+    return f"{{{', '.join(found)}}}"
+
+
+# --- replication ------------------------------------------------------------------------------------------------------
+
+
+def _replication(quorum: QuorumDescription, now_ms: int | None) -> list[str]:
+    """A row for each replica; times as they are, or how long before `now_ms` they were."""
+    leader = _leader(quorum)
+    followers = [voter for voter in quorum.voters if voter is not leader]
+    ranks = {"Leader": [leader], "Follower": followers, "Observer": quorum.observers}
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for rank, replicas in ranks.items():
+            for replica in replicas:
+                times = (replica.last_fetch_timestamp, replica.last_caught_up_timestamp)
+                shown = [_time(milliseconds, now_ms) for milliseconds in times]
+                lag = leader.log_end_offset - replica.log_end_offset
+                yield (replica.replica_id, replica.directory_id, replica.log_end_offset, lag, *shown, rank)
+
+    return table(_COLUMNS, rows())
+
+
+def _time(milliseconds: int, now_ms: int | None) -> str:
+    if milliseconds == _UNKNOWN or now_ms is None:
+        return str(milliseconds)
+    return f"{max(0, now_ms - milliseconds)} ms ago"

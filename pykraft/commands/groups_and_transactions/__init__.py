@@ -1,0 +1,1 @@
+"""The verbs about consumer groups and transactions."""

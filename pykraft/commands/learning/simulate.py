@@ -1,0 +1,74 @@
+"""``simulate [SEED]``: run simulated histories, and check the laws after every event. A broken law is exit code 1.
+
+``--story FILE`` writes the history as a page that plays in a browser instead. ``--click`` steps into it first, with the
+words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page tells the branch that this makes.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from random import Random
+
+from pykraft.commands.common import CommandError, say, tell
+from pykraft.simulation import Simulation, SimulationFailed
+from pykraft.viz.stories.story_clicks import StoryClicks
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("seed", type=int, nargs="?", help="the history's seed (default: one that is drawn)")
+    parser.add_argument("--count", type=int, default=1, help="this many seeds from there on")
+    parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
+    parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
+    parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
+    clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
+    parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one history after the other, also after one that failed."""
+    if options.count < 1 or options.trace < 0:
+        raise CommandError("--count is at least 1, --trace at least 0")
+    first = Random().randrange(1 << 32) if options.seed is None else options.seed
+    if options.story is not None:
+        if options.count != 1:
+            raise CommandError(f"--story with --count {options.count}: a page tells the story of one seed")
+        if not options.story.parent.is_dir():
+            raise CommandError(f"{options.story} cannot be written: there is no folder {options.story.parent}")
+        return _tell_story(first, options.calm, options.click, options.story)
+    if options.click:
+        raise CommandError("--click without --story: say where the page shall be written")
+    failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.calm, options.trace)]
+    return 1 if failed else 0
+
+
+def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:
+    clicks = StoryClicks(Simulation(seed, is_calm=is_calm).story())
+    for words in script:
+        try:
+            clicks.click(words)
+        except ValueError as reason:
+            raise CommandError(f"--click {words!r}: {reason}") from None
+        say(clicks.said)
+    story = clicks.story
+    try:
+        story.save(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    say(f"{path}: {story.last_step:,} events, {len(story.marks):,} marks")
+    if story.failure is not None:
+        tell(f"a law is broken in step {story.last_step:,}: {story.failure}")
+    return 0 if story.failure is None else 1
+
+
+def _passes(seed: int, is_calm: bool, events: int) -> bool:
+    simulation = Simulation(seed, is_calm=is_calm)
+    passes = True
+    try:
+        say(simulation.run())
+    except SimulationFailed as failure:
+        passes = False
+        tell(failure)
+    for event in simulation.trace[-events:] if events else ():
+        say(event)
+    sys.stdout.flush()  # the next run may take minutes
+    return passes

@@ -1,0 +1,1 @@
+"""The verb that reads the files of a log."""

@@ -1,0 +1,1 @@
+"""The verbs that make, start and watch nodes."""

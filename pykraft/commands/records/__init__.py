@@ -1,0 +1,1 @@
+"""The verbs that write, read, count and delete records."""

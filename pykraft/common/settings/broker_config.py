@@ -1,0 +1,52 @@
+"""The settings of a broker that may be changed while it runs.
+
+Most of them are the defaults of its topics (`common.settings.topic_config`). The others are here. An administrator sets
+them for all brokers or for one of them; the strongest place that has a value holds::
+
+    the broker's own dynamic setting     ConfigRecord of broker 1
+    the dynamic setting of all brokers   ConfigRecord of broker ""
+    the broker's properties file
+
+The limits of replication (KIP-73) have no place in the file: there they mean nothing.
+
+Follows org.apache.kafka.server.config.{DynamicProducerStateManagerConfig,QuotaConfig}, and the list of names in
+kafka.server.DynamicBrokerConfig.
+"""
+
+from pykraft.common.settings.config import LARGEST, ConfigDef, Key, boolean, integer
+from pykraft.common.settings.topic_config import DYNAMIC_TOPIC_DEFAULTS
+
+PRODUCER_ID_EXPIRATION_MS = integer(
+    "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent this long", at_least=1
+)
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
+    "transaction.partition.verification.enable",
+    True,
+    "whether a leader asks the transaction coordinator before it appends to a transaction for the first time",
+)
+LIVE_BROKER_CONFIG = ConfigDef([PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE])
+
+
+def _rate(name: str, meaning: str) -> Key[int]:
+    return integer(name, LARGEST["long"], f"bytes per second: {meaning}", at_least=0, kind="long")
+
+
+LEADER_REPLICATION_THROTTLED_RATE = _rate(
+    "leader.replication.throttled.rate", "what throttled followers may fetch here together"
+)
+FOLLOWER_REPLICATION_THROTTLED_RATE = _rate(
+    "follower.replication.throttled.rate", "what this broker's throttled replicas may fetch together"
+)
+REPLICATION_QUOTA_CONFIG = ConfigDef(
+    [
+        LEADER_REPLICATION_THROTTLED_RATE,
+        FOLLOWER_REPLICATION_THROTTLED_RATE,
+        _rate(
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "of no effect here, where no replica moves between log directories",
+        ),
+    ]
+)
+"""What is set while brokers run, or not at all."""
+DYNAMIC_BROKER_CONFIGS = DYNAMIC_TOPIC_DEFAULTS | LIVE_BROKER_CONFIG.keys.keys() | REPLICATION_QUOTA_CONFIG.keys.keys()
+"""The names of all of them."""

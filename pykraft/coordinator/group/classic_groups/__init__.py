@@ -1,0 +1,1 @@
+"""Groups under the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""

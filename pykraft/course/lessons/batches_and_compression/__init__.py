@@ -1,0 +1,1 @@
+"""Notebook 03: the bytes of batches."""

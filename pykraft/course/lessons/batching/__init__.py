@@ -1,0 +1,1 @@
+"""Notebook 09: advice about producers, put to the test."""

@@ -1,0 +1,1 @@
+"""Notebook 26: how late a waiting consumer hears of a record."""

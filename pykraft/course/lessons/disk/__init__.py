@@ -1,0 +1,1 @@
+"""Notebook 04: pages, readahead, and a warm and a cold log."""

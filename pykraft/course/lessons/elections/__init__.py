@@ -1,0 +1,1 @@
+"""Notebook 13 and lab 13: a simulated quorum elects."""

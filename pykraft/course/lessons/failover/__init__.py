@@ -1,0 +1,1 @@
+"""Notebook 12 and lab 12: a leader dies, and logs are truncated."""

@@ -1,0 +1,1 @@
+"""Notebook 14 and lab 14: metadata records, and the image that they make."""

@@ -1,0 +1,1 @@
+"""Notebook 07 and lab 07: the stages of a broker."""

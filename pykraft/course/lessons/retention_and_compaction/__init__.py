@@ -1,0 +1,1 @@
+"""Notebook 20: what a log forgets."""

@@ -1,0 +1,1 @@
+"""Notebook 00: one record, followed to all of its copies."""

@@ -1,0 +1,1 @@
+"""Notebook 24: flights stream into Spark."""

@@ -1,0 +1,1 @@
+"""Notebook 19: batches, markers, and the coordinator's log."""

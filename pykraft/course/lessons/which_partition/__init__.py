@@ -1,0 +1,1 @@
+"""Notebook 08: keys, partitions, and what partitions cost."""

@@ -1,0 +1,1 @@
+"""Notebook 16: the active controller dies."""

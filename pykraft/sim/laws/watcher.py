@@ -1,0 +1,594 @@
+"""Looks at a simulated cluster after every event, and holds what it sees against the laws.
+
+Only what an event may have changed is looked at: the node that it happened on. What was checked once is not checked
+again; a node that starts again, and a log that was truncated, are read from the beginning, and must have what they had
+of what is committed.
+
+Besides, the watcher counts what a run has brought about (elections, truncations, ISR changes, acknowledged records): a
+run in which nothing happens proves nothing.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pykraft.broker.broker import Broker
+from pykraft.broker.coordination.coordinators import GROUP_TOPIC
+from pykraft.broker.node import Node
+from pykraft.broker.replication.partition import Partition
+from pykraft.common.errors import ErrorCode
+from pykraft.common.trace import TraceEvent
+from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicIdPartition, TopicPartition, Uuid
+from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
+from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup, ConsumerGroupState
+from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.runtime import CoordinatorRuntime
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
+from pykraft.coordinator.transaction.shard import TransactionShard
+from pykraft.coordinator.transaction.state import AT_REST, TransactionState
+from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.raft.quorum_state import Candidate, Leader, Role
+from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
+from pykraft.sim.laws.group_laws import GroupLaws, InternalHistory
+from pykraft.sim.laws.invariants import (
+    RECREATED,
+    CommittedLog,
+    Election,
+    IncarnationHistory,
+    PartitionHistory,
+    ReplicaLog,
+    Violation,
+    check_high_watermark,
+    check_image,
+    check_isr,
+    require,
+)
+from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
+from pykraft.sim.laws.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
+from pykraft.sim.laws.session_laws import check_refused, check_sessions
+from pykraft.sim.laws.snapshot_laws import SnapshotLaws
+from pykraft.sim.laws.transaction_laws import BANK, COPY, TransactionalHistory
+from pykraft.sim.world.hosts import SimulatedNode
+from pykraft.storage.log import UnifiedLog
+
+
+@dataclass
+class Progress:
+    """What a run has brought about."""
+
+    elections: int = 0
+    truncations: int = 0
+    isr_changes: int = 0
+    acknowledged: int = 0
+    consumed: int = 0
+    consumed_from_followers: int = 0
+    """Those that a reader has fetched while a leader had sent it to a follower."""
+    crashes: int = 0
+    classic_rebalances: int = 0
+    """Generations of classic groups whose assignment was committed."""
+    classic_members_lost: int = 0
+    classic_coordinator_moves: int = 0
+    """Shards of the group coordinator that were lost while classic groups had work in flight there."""
+    consumer_rebalances: int = 0
+    """Epochs of consumer groups whose target assignment was committed."""
+    consumer_members_lost: int = 0
+    consumer_coordinator_moves: int = 0
+    committed: int = 0
+    """Transactions that a producer knows to be committed."""
+    aborted: int = 0
+    timed_out: int = 0
+    """Producers that were fenced because their transaction took too long."""
+    fenced: int = 0
+    """Producers that were fenced by another one."""
+    moves_ongoing: int = 0
+    """Shards of the transaction coordinator that were lost while a transaction was open there."""
+    moves_prepare_commit: int = 0
+    """And while markers of a commit were still to be written."""
+    moves_prepare_abort: int = 0
+    snapshots_written: int = 0
+    snapshots_loaded: int = 0
+    """Copied from a leader whose log began later."""
+    log_starts_moved: int = 0
+    preferred_elections: int = 0
+    """Leaderships that went back to the first replica from another that was in sync."""
+    unclean_elections: int = 0
+    elr_elections: int = 0
+    """Leaders that came from the ELR."""
+    reassignments_completed: int = 0
+    reassignments_cancelled: int = 0
+    topics_deleted: int = 0
+    events: int = 0
+
+    def count(self, protocol: str, what: str, by: int = 1) -> None:
+        """Something befell a group of this protocol."""
+        name = f"{protocol}_{what}"
+        setattr(self, name, getattr(self, name) + by)
+
+    def __add__(self, other: "Progress") -> "Progress":
+        return Progress(
+            *(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+        )
+
+
+@dataclass
+class _Seen:
+    """What is known of one life of one node; also when it is over, until the next begins."""
+
+    life: int
+    metadata: ReplicaLog
+    partitions: dict[TopicIdPartition, ReplicaLog] = field(default_factory=dict)
+    kept: dict[TopicIdPartition, int] = field(default_factory=dict)
+    """Of each partition: so many committed batches the life before had, and this one must have."""
+    image: MetadataImage | None = None
+    role: Role | None = None
+    durable_end: int = 0
+    """When it is over: up to here the metadata log was on the disk, synced."""
+
+
+class Coordinators:
+    """Counts the shards of coordinators that are lost with work in flight."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.busy: dict[int, dict[int, frozenset[str]]] = {}
+        """By node and partition: the protocols of the groups that have work in flight there."""
+
+    def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard]) -> None:
+        busy = {partition: _busy_protocols(runtime, partition) for partition in runtime.active_partitions()}
+        lost = [protocols for partition, protocols in self.busy.get(node_id, {}).items() if partition not in busy]
+        self._count(lost)
+        self.busy[node_id] = busy
+
+    def look_for_the_last_time(self, node_id: int) -> None:
+        """The node ends, and its shards with it."""
+        self._count(self.busy.pop(node_id, {}).values())
+
+    def _count(self, lost: Iterable[frozenset[str]]) -> None:
+        for protocols in lost:
+            for protocol in protocols:
+                self._progress.count(protocol, "coordinator_moves")
+
+
+def _busy_protocols(runtime: CoordinatorRuntime[GroupShard], partition: int) -> frozenset[str]:
+    """A group has work in flight while it rebalances, and while a response waits until its records are committed."""
+    groups = runtime.active(partition).groups.values()
+    has_waiting = runtime.has_waiting(partition)
+    return frozenset(group.group_type for group in groups if has_waiting or _is_rebalancing(group))
+
+
+def _is_rebalancing(group: ClassicGroup | ConsumerGroup) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return group.state in (ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING)
+    return any(member.joining is not None or member.syncing is not None for member in group.members.values())
+
+
+class TransactionCoordinators:
+    """Counts the shards of transaction coordinators that are lost with a transaction in each of its states."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.busy: dict[int, dict[int, frozenset[TransactionState]]] = {}
+        """By node and partition: the states of the transactions there that are not over."""
+
+    def look(self, node_id: int, runtime: CoordinatorRuntime[TransactionShard]) -> None:
+        busy = {
+            partition: frozenset(each.state for each in runtime.active(partition).transactions.values()) - AT_REST
+            for partition in runtime.active_partitions()
+        }
+        self._count(states for partition, states in self.busy.get(node_id, {}).items() if partition not in busy)
+        self.busy[node_id] = busy
+
+    def look_for_the_last_time(self, node_id: int) -> None:
+        """The node ends, and its shards with it."""
+        self._count(self.busy.pop(node_id, {}).values())
+
+    def _count(self, lost: Iterable[frozenset[TransactionState]]) -> None:
+        for states in lost:
+            self._progress.moves_ongoing += TransactionState.ONGOING in states
+            self._progress.moves_prepare_commit += TransactionState.PREPARE_COMMIT in states
+            self._progress.moves_prepare_abort += TransactionState.PREPARE_ABORT in states
+
+
+class Watcher:
+    """Checks the laws as a run goes on."""
+
+    def __init__(self, nodes: dict[int, SimulatedNode]) -> None:
+        self._nodes = nodes
+        self._seen: dict[int, _Seen] = {}
+        self.progress = Progress()
+        self.metadata = CommittedLog(METADATA_TOPIC)
+        self.snapshots = SnapshotLaws(self.metadata)
+        self.reassignments: ReassignmentLaws | None = None
+        """None where no partition is moved."""
+        self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
+        self._deleted: set[Uuid] = set()
+        """The ids of topics that were deleted."""
+        self._election = Election()
+        self._newest_image: MetadataImage | None = None
+        self.lossy: set[int] = set()
+        """Nodes that have lost power, and are not in sync again."""
+        self.elections = ElectionLaws(self.history_of, self.lossy)
+        self.groups: dict[str, GroupLaws] = {}
+        """The laws of each group, by its id."""
+        self.coordinators = Coordinators(self.progress)
+        self.transaction_coordinators = TransactionCoordinators(self.progress)
+        self.transaction_version: int | None = None
+        """The level at which a bank runs. Its group is the copiers', for which there are other laws. None: no bank."""
+
+    def history(self, topic_partition: TopicPartition) -> PartitionHistory:
+        """Of the topic that has this name now. Of one that is not there yet it is empty."""
+        topic = None if self._newest_image is None else self._newest_image.topic_named(topic_partition.topic)
+        if topic is None:
+            return PartitionHistory(topic_partition)
+        return self.history_of(TopicIdPartition(topic.topic_id, *topic_partition))
+
+    def history_of(self, key: TopicIdPartition) -> PartitionHistory:
+        """Each topic that had a name has a history of its own."""
+        history = self.partitions.get(key)
+        if history is None:
+            history = self.partitions[key] = self._new_history(key)
+            history.is_lost = history.is_deleted = key.topic_id in self._deleted
+        return history
+
+    def _new_history(self, key: TopicIdPartition) -> PartitionHistory:
+        topic, version = key.topic, self.transaction_version
+        if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
+            return TransactionalHistory(key.topic_partition, version)
+        if topic == GROUP_TOPIC:
+            return InternalHistory(key.topic_partition, self.groups)
+        if topic == RECREATED:
+            return IncarnationHistory(key)
+        return PartitionHistory(key.topic_partition)
+
+    def topic_name(self, topic_id: Uuid) -> str:
+        """The name of a topic that a node knows."""
+        assert self._newest_image is not None
+        return self._newest_image.topics[topic_id].name
+
+    def newest_image(self) -> MetadataImage | None:
+        """The newest image that a node has published."""
+        return self._newest_image
+
+    def watch_reassignments(self) -> None:
+        """From now on partitions may be moved."""
+        self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
+
+    # --- events that a node reports -----------------------------------------------------------------------------------
+
+    def on_trace(self, event: TraceEvent) -> None:
+        """Something happened in the middle of a step that is over, or undone, at its end."""
+        machine = self._nodes[event.node]
+        if machine.node is None:
+            return
+        fields = event.fields
+        match event.name:
+            case "role":
+                leads = fields["role"] == "leader"
+                self._election.observe(event.node, fields["epoch"], leads)
+                if leads:
+                    self.progress.elections += 1
+                    seen = self._known(machine)
+                    self._follow_metadata(machine.node, seen)
+                    self.metadata.check_leader(seen.metadata, fields["epoch"])
+            case "metadata_truncate":
+                self.progress.truncations += fields["end"] < fields["before"]
+            case "metadata_snapshot_written":
+                self.progress.snapshots_written += 1
+                self.snapshots.check(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+            case "metadata_snapshot_loaded":
+                self.progress.snapshots_loaded += 1
+                self.snapshots.check_copied(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+            case "metadata_log_start":
+                self.progress.log_starts_moved += 1
+            case "truncate":
+                self.progress.truncations += fields["end"] < fields["before"]
+                self._on_truncation(machine, machine.node, _parse(fields["partition"]))
+            case "fetch_refused":
+                if fields["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name and machine.node.broker is not None:
+                    check_refused(_parse(fields["partition"]), event.node, machine.node.broker, self._brokers())
+            case "isr":
+                self.progress.isr_changes += 1
+                self.elections.note(event.node, machine.node.loader.image)
+                partition = _held(machine.node, _parse(fields["partition"]))
+                if partition is not None and not self.history_of(partition.key).is_lost:
+                    check_isr(event.node, fields, self._ends(partition.key))
+            case "coordinator":
+                is_unreplayable = str(fields["state"]).startswith("failed: the record")
+                require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
+            case "leadership":
+                if fields["leader"] == event.node:
+                    self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
+
+    def _on_truncation(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition) -> None:
+        """Look at once, before anything is appended again."""
+        assert node.broker is not None
+        self.elections.note(machine.node_id, node.loader.image)
+        partition = node.broker.replicas.partitions[topic_partition]
+        if self.history_of(partition.key).is_deleted:
+            return
+        self._follow(machine, self._known(machine), partition)
+        if topic_partition.topic in COORDINATED:
+            check_no_shard(machine, *topic_partition)
+            check_shards(self._nodes.values(), *topic_partition)
+
+    def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
+        assert node.broker is not None
+        self.elections.note(machine.node_id, node.loader.image)
+        partition = _held(node, topic_partition)
+        if partition is not None and not self.history_of(partition.key).is_deleted:
+            replica = self._follow(machine, self._known(machine), partition)
+            history = self.history_of(partition.key)
+            if not history.is_lost:
+                history.log.check_leader(replica, epoch)
+
+    # --- after each event ---------------------------------------------------------------------------------------------
+
+    def look(self, machine: SimulatedNode) -> None:
+        """Look at one node."""
+        node = machine.node
+        if node is None:
+            return
+        seen = self._known(machine)
+        self._look_at_quorum(machine, node, seen)
+        if node.loader.image is not seen.image:
+            seen.image = node.loader.image
+            check_image(machine.node_id, seen.image)
+            self.elections.note(machine.node_id, seen.image)
+            self.snapshots.check_image(machine.node_id, seen.image)
+            if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
+                self._note_deleted(seen.image)
+                self._newest_image = seen.image
+                if seen.image.keeps_elr:
+                    check_elr(seen.image, self.partitions, self._safe_log)
+        if node.broker is not None:
+            for partition in node.broker.replicas.partitions.values():
+                self._look_at_partition(machine, seen, partition)
+            if self.reassignments is not None:
+                for key in [each for each in seen.partitions if _held_of(node.broker, each) is None]:
+                    if self._has_left(machine, key):
+                        self._forget_replica(key, machine.node_id)
+            if self.groups:
+                self.coordinators.look(machine.node_id, node.broker.groups.runtime)
+            if self.transaction_version is not None:
+                self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+
+    def _note_deleted(self, image: MetadataImage) -> None:
+        """A newer image: what is in it no more was deleted."""
+        known = set() if self._newest_image is None else self._newest_image.topics.keys() - image.topics.keys()
+        if known:
+            self._deleted |= known
+            self.progress.topics_deleted += len(known)
+            for key, history in self.partitions.items():
+                if key.topic_id in known:
+                    history.is_lost = history.is_deleted = True
+
+    def check_sessions(self) -> None:
+        """Both ends of a session know the same."""
+        check_sessions(self._brokers())
+
+    def _brokers(self) -> dict[int, Broker]:
+        """Those that are up."""
+        nodes = {node_id: machine.node for node_id, machine in self._nodes.items()}
+        return {key: node.broker for key, node in nodes.items() if node is not None and node.broker is not None}
+
+    def check_replays(self) -> None:
+        """What every node keeps in memory of its logs is what they say."""
+        for machine in self._nodes.values():
+            assert machine.node is not None
+            if machine.node.broker is not None:
+                for partition in machine.node.broker.replicas.partitions.values():
+                    replica = self._follow(machine, self._known(machine), partition)
+                    check_producers(replica.name, partition.log, replica.batches)
+        for key in self.partitions:
+            if key.topic in COORDINATED:
+                check_shards(self._nodes.values(), *key.topic_partition)
+
+    def look_for_the_last_time(self, machine: SimulatedNode) -> None:
+        """Look at a node whose life ends now."""
+        self.look(machine)
+        if machine.node is not None:
+            self._known(machine).durable_end = _durable_end(machine, machine.node)
+            self.coordinators.look_for_the_last_time(machine.node_id)
+            self.transaction_coordinators.look_for_the_last_time(machine.node_id)
+
+    def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:
+        raft = node.raft.replica
+        if raft.quorum.role is not seen.role:
+            seen.role = raft.quorum.role
+            if isinstance(seen.role, Candidate | Leader):
+                self._election.observe_votes(seen.role.epoch, machine.node_id, seen.role.granted)
+        self._follow_metadata(node, seen)
+        high_watermark, before = raft.log.high_watermark, seen.metadata.high_watermark
+        if high_watermark != before:
+            require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
+            seen.metadata.high_watermark = high_watermark
+            if decided := self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
+                self._check_majority(machine)
+                if self.reassignments is not None:
+                    self.reassignments.commit(decided)
+
+    def _check_majority(self, machine: SimulatedNode) -> None:
+        """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
+        voters = [each for each in self._nodes.values() if each.config.is_controller]
+        holders = [each.node_id for each in voters if self._holds_committed(each)]
+        require(
+            2 * len(holders) > len(voters),
+            f"node {machine.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
+            f"{len(voters)} voters {holders} have it on their disks",
+        )
+
+    def _holds_committed(self, machine: SimulatedNode) -> bool:
+        seen = self._seen.get(machine.node_id)
+        if seen is None or self.metadata.shared(seen.metadata) < len(self.metadata.ends):
+            return False
+        end = seen.durable_end if machine.node is None else _durable_end(machine, machine.node)
+        return end >= self.metadata.end
+
+    def _look_at_partition(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> None:
+        key = partition.key
+        history = self.history_of(key)
+        if history.is_deleted:
+            return
+        replica = self._follow(machine, seen, partition)
+        high_watermark, before = partition.log.high_watermark, replica.high_watermark
+        led_before, replica.led_epoch = replica.led_epoch, partition.leader_epoch if partition.is_leader else None
+        if high_watermark == before:
+            return
+        replica.high_watermark = high_watermark
+        if high_watermark < before and led_before is not None and led_before == replica.led_epoch:
+            raise Violation(f"{replica.name}: its leader's high watermark goes back from {before} to {high_watermark}")
+        history.commit(replica, high_watermark, partition.leader_epoch)
+        if partition.is_leader and not history.is_lost:
+            check_high_watermark(machine.node_id, partition, self._decided(key), self._ends(key))
+            if key.topic == GROUP_TOPIC and self.groups:
+                self._look_at_readers(machine, key.partition, high_watermark)
+
+    def _look_at_readers(self, machine: SimulatedNode, number: int, high_watermark: int) -> None:
+        """What this node tells the readers of groups is committed."""
+        assert machine.node is not None and machine.node.broker is not None
+        runtime = machine.node.broker.groups.runtime
+        if number in runtime.active_partitions():
+            view = runtime.view(number)
+            view.catch_up(high_watermark)
+            for laws in self.groups.values():
+                laws.check_readers(machine.name, view.shard)
+
+    def _decided(self, key: TopicIdPartition) -> PartitionRegistration | None:
+        return None if self._newest_image is None else self._newest_image.partition(key.topic_id, key.partition)
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
+
+    def _known(self, machine: SimulatedNode) -> _Seen:
+        """What is known of this life; of one that has just begun, what it must have of the one before."""
+        before = self._seen.get(machine.node_id)
+        if before is not None and before.life == machine.life:
+            return before
+        seen = self._seen[machine.node_id] = _Seen(
+            machine.life, ReplicaLog(f"{METADATA_TOPIC} of node {machine.node_id}")
+        )
+        if before is not None and machine.node is not None:
+            count = self.metadata.shared(before.metadata)
+            if machine.lost_power:
+                machine.lost_power = False
+                count = min(count, bisect_right(self.metadata.ends, before.durable_end))
+            self._follow_metadata(machine.node, seen)
+            self.metadata.check_kept(seen.metadata, count)
+            if machine.node_id not in self.lossy:
+                logs = before.partitions.items()
+                seen.kept = {**before.kept, **{key: self.history_of(key).log.shared(log) for key, log in logs}}
+        return seen
+
+    def _follow_metadata(self, node: Node, seen: _Seen) -> None:
+        self._follow_log(seen.metadata, node.raft.replica.log.unified, self.metadata)
+
+    def _follow(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> ReplicaLog:
+        key = partition.key
+        history = self.history_of(key)
+        committed = history.log
+        replica = seen.partitions.get(key)
+        if replica is not None and replica.source is not partition.log and self._has_left(machine, key):
+            replica = None
+        if replica is None:
+            replica = seen.partitions[key] = ReplicaLog(f"{key.topic_partition} of node {machine.node_id}")
+            self._follow_log(replica, partition.log, committed, history.is_lost)
+            kept = seen.kept.pop(key, 0)
+            if not history.is_lost:
+                committed.check_kept(replica, kept)
+            check_producers(replica.name, partition.log, replica.batches)
+        else:
+            was_truncated = partition.log.truncations != replica.truncations
+            self._follow_log(replica, partition.log, committed, history.is_lost)
+            if was_truncated:
+                check_producers(replica.name, partition.log, replica.batches)
+        return replica
+
+    def _has_left(self, machine: SimulatedNode, key: TopicIdPartition) -> bool:
+        return self.reassignments is not None and self.reassignments.has_left(key, machine.node_id)
+
+    def _forget_replica(self, key: TopicIdPartition, node_id: int) -> None:
+        """The node gives up its replica. It need not have again what it has now."""
+        seen = self._seen.get(node_id)
+        if seen is not None:
+            seen.partitions.pop(key, None)
+            seen.kept.pop(key, None)
+
+    @staticmethod
+    def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
+        if log.truncations != replica.truncations:
+            before = committed.shared(replica)
+            committed.check_matching(replica, replica.follow(log, committed))
+            if not is_lost:
+                committed.check_kept(replica, before)
+        elif log.log_end_offset != replica.end:
+            committed.check_matching(replica, replica.follow(log, committed))
+
+    def _safe_log(self, node_id: int, key: TopicIdPartition) -> ReplicaLog | None:
+        """The log of a broker as it was seen last, unless the broker has lost power and not registered since."""
+        seen, machine = self._seen.get(node_id), self._nodes[node_id]
+        if seen is None:
+            return None
+        if node_id in self.lossy:
+            broker = None if machine.node is None else machine.node.broker
+            known = None if self._newest_image is None else self._newest_image.brokers.get(node_id)
+            if broker is None or known is None or known.epoch != broker.lifecycle.epoch:
+                return None
+        return seen.partitions.get(key)
+
+    def _ends(self, key: TopicIdPartition) -> dict[int, int]:
+        """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened
+        its logs yet, has what it had."""
+        ends = {}
+        for node_id, machine in self._nodes.items():
+            seen = self._seen.get(node_id)
+            if seen is None or node_id in self.lossy:
+                continue
+            broker = None if machine.node is None else machine.node.broker
+            partition = None if broker is None else _held_of(broker, key)
+            if partition is not None:
+                ends[node_id] = partition.log.log_end_offset
+            elif machine.node is None and key in seen.partitions:
+                ends[node_id] = seen.partitions[key].end
+        return ends
+
+    def _lacking(self, key: TopicIdPartition, replicas: Sequence[int]) -> list[int]:
+        """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
+        history, ends = self.history_of(key), self._ends(key)
+        committed = history.log
+        if history.is_lost:
+            return []
+
+        def lacks(node_id: int) -> bool:
+            if node_id in ends:
+                return ends[node_id] < committed.end
+            seen = self._seen.get(node_id)
+            kept = 0 if seen is None else seen.kept.get(key, 0)  # it is starting, and opens its logs soon
+            return kept < len(committed.ends)
+
+        return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
+
+
+def _durable_end(machine: SimulatedNode, node: Node) -> int:
+    """Up to which offset the metadata log would outlast a loss of power for sure."""
+    log = node.raft.replica.log.unified
+    for segment in log.segments:
+        durable = machine.filesystem.durable_size(segment.records.path)
+        if durable < segment.size:
+            whole = [at.header.next_offset for at in segment.records.headers() if at.end <= durable]
+            return whole[-1] if whole else segment.base_offset
+    return log.log_end_offset
+
+
+def _held(node: Node, topic_partition: TopicPartition) -> Partition | None:
+    """The replica that a node has of a partition, whichever topic it is of."""
+    return None if node.broker is None else node.broker.replicas.partitions.get(topic_partition)
+
+
+def _held_of(broker: Broker, key: TopicIdPartition) -> Partition | None:
+    """The replica that a broker has of this very topic."""
+    held = broker.replicas.partitions.get(key.topic_partition)
+    return held if held is not None and held.key.topic_id == key.topic_id else None
+
+
+def _parse(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -1,0 +1,571 @@
+"""What is drawn for each seed: the shape of the cluster, its settings, its clients, and what befalls it.
+
+Bugs live where sizes meet limits: a batch that does not fit into a fetch, a segment that ends within an election, a
+timeout that is shorter than a delay. Settings that are always comfortable never get there. So every size and every
+timeout is drawn from a range that no one would choose, and each seed has its own mixture of faults: some runs are
+stormy throughout, some have only one kind of trouble, and some are calm, so that things get far enough to go wrong.
+
+(FoundationDB calls the first BUGGIFY, and the second is known as swarm testing.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
+from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
+
+UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
+
+FAULTS = (
+    "crash",
+    "crash_controller",
+    "crash_leader",
+    "crash_within_step",
+    "disk_error",
+    "power_loss",
+    "stop",
+    "partition",
+    "one_way_partition",
+    "clog",
+    "stall",
+)
+
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+GROUPS = {CLASSIC: ("g", 0.36), CONSUMER: ("consumers", 0.36)}
+"""By group protocol, the group's id, and how many of the seeds have such a group. Some have both."""
+
+
+@dataclass(frozen=True)
+class GroupKnobs:
+    """The draw of one group. Times are milliseconds."""
+
+    protocol: str
+    group_id: str
+    members: int
+    static_members: int
+    """So many of them have a group.instance.id."""
+    settings: dict[str, object]
+    """Of each member."""
+    commits: str
+    """How they commit: auto, sync or async."""
+    event_every_ms: int
+    restart_ms: tuple[int, int]
+    replaced: float
+    """How often another host comes where a member was."""
+    crash_coordinator: float
+    """How likely the coordinator's node crashes, compared to the other kinds of trouble."""
+    properties: dict[str, int]
+    """Of each node."""
+    session_ms: int
+    """Without a heartbeat for this long a member is removed."""
+    crashes_at_end: bool
+    """At the end of the storm a member and its coordinator's node crash together."""
+
+
+TRANSACTION_SEEDS = range(100, 200)
+"""Of each two hundred seeds these have a bank, and no other groups than that of its copiers."""
+
+
+SLICE_SEEDS, SLICE_PERIOD = frozenset((*range(900, 1400), *range(1600, 1650))), 3200
+"""Of each 3200 seeds these interrupt requests, among them banks, elections, snapshots and groups."""
+
+
+SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
+"""Of each four hundred seeds these write snapshots of the metadata all the time, and let the log's start go."""
+
+
+RACK_SEED, RACK_PERIOD = 8, 10
+"""One seed of ten has racks: brokers send consumers to the nearest replica."""
+
+
+WITHOUT_ELR = 0.25
+"""How many of the seeds have a cluster that keeps no eligible leader replicas, as before KIP-966."""
+
+
+ELECTION_SEEDS, ELECTION_PERIOD = range(400, 500), 800
+"""Of each eight hundred seeds these have elections of all kinds, and neither groups nor a bank."""
+
+
+@dataclass(frozen=True)
+class ElectionKnobs:
+    """The draw of a seed with elections."""
+
+    keeps_elr: bool
+    """The cluster keeps eligible leader replicas."""
+    allows_unclean: bool
+    """The topic allows unclean elections."""
+    orders_unclean: bool
+    """The administrator orders some."""
+    every_ms: int
+    """How often the administrator orders an election."""
+    imbalance_check_s: int
+    """How often the controller looks for leaderships to give back; 0 for never."""
+
+
+REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(800, 900), 1600
+"""Of each sixteen hundred seeds these move partitions between brokers."""
+
+
+RECREATION_SEEDS, RECREATION_PERIOD = range(3200, 3300), 6400
+"""Of each 6,400 seeds these have a topic that is deleted and made again under its name, and brokers' answers that are
+late by seconds."""
+
+
+@dataclass(frozen=True)
+class RecreationKnobs:
+    """The draw of a seed in which names are used again."""
+
+    every_ms: int
+    """How long the topic is there, on average."""
+    write_every_ms: int
+    partitions: int
+    late: float
+    """How often a broker's answer to another broker is late by seconds."""
+
+
+@dataclass(frozen=True)
+class TransactionKnobs:
+    """The draw of a seed with transactions. Times are milliseconds."""
+
+    version: int
+    """The cluster's transaction.version."""
+    tellers: int
+    copiers: int
+    producer: dict[str, object]
+    """Settings of each transactional producer."""
+    consumer: dict[str, object]
+    """Of each reader of committed data."""
+    group: dict[str, object]
+    """Of each copier besides, as a member of their group."""
+    event_every_ms: int
+    restart_ms: tuple[int, int]
+    crash_coordinator: float
+    properties: dict[str, int]
+    """Of each node."""
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """One seed's draw. Times are milliseconds, `weather` are probabilities for each piece sent."""
+
+    brokers: int
+    controllers: int
+    """Separate controllers; 0 for combined nodes."""
+    partitions: int
+    properties: dict[str, int]
+    topic: dict[str, int | str]
+    producers: tuple[dict[str, object], ...]
+    has_plain_producer: bool
+    """The first of them is not idempotent."""
+    consumers: tuple[dict[str, object], ...]
+    records_per_s: int
+    faults: dict[str, float]
+    """The kinds of trouble, and how likely each is compared to the others."""
+    fault_every_ms: int
+    restart_ms: tuple[int, int]
+    straggler: float
+    breaks: float
+    ghost: float
+    storm_from_ms: int
+    storm_until_ms: int
+    """From when until when all this goes on, unless too much has happened by then."""
+    clock_skew_ms: int
+    background_us: int
+    slice_ends: float
+    """How likely a slice of time is over, whenever a node asks."""
+    admin_every_ms: int
+    """How often a topic is made or deleted, a partition moved, or the level of the metadata changed; 0 for never."""
+    moves: float
+    """How often it is a partition that is moved."""
+    level_changes: float
+    """How often it is the level that is changed."""
+    groups: tuple[GroupKnobs, ...]
+    transactions: TransactionKnobs | None
+    """None in most seeds, at most one of each protocol."""
+    racks: tuple[str, ...] = ()
+    """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
+    elections: ElectionKnobs | None = None
+    recreations: RecreationKnobs | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Levels of the cluster, where they are to be others than usual."""
+
+
+def draw(seed: int) -> Knobs:
+    """The knobs of a seed."""
+    knobs = _draw(seed)
+    return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
+
+
+def _draw(seed: int) -> Knobs:
+    """The knobs without racks."""
+    random = Random(f"knobs {seed}")
+    separate = random.random() < 0.3
+    brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
+    kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
+    is_calm = random.random() < 0.1
+    transactions, elections, recreations = _transactions(seed, brokers), _elections(seed), _recreations(seed)
+    groups = _groups(seed, brokers) if transactions is None and elections is None else ()
+    return Knobs(
+        brokers=brokers,
+        controllers=random.choice((3, 3, 5)) if separate else 0,
+        partitions=random.randint(1, 3),
+        properties=_properties(random, _smallest_segment(transactions))
+        | _fetch_sessions(Random(f"fetch sessions {seed}"))
+        | _snapshots(seed)
+        | _election_properties(elections)
+        | _recreation_properties(seed, recreations),
+        topic={
+            "min.insync.replicas": 2,
+            "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
+            "index.interval.bytes": random.choice((0, 100, 4096)),
+            **({UNCLEAN: "true"} if elections is not None and elections.allows_unclean else {}),
+        },
+        producers=tuple(_producer(random) for _ in range(random.randint(1, 3))),
+        has_plain_producer=Random(f"plain {seed}").random() < 0.25,
+        consumers=tuple(_consumer(random) for _ in range(random.randint(1, 2))),
+        records_per_s=random.choice((20, 60, 100)),
+        faults={}
+        if is_calm
+        else {kind: random.uniform(0.2, 1.0) for kind in kinds}
+        | _group_faults(groups)
+        | _transaction_faults(transactions)
+        | _election_faults(seed, elections),
+        fault_every_ms=_fault_every_ms(random.choice((250, 500, 1000, 2000)), elections),
+        restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
+        straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
+        breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
+        ghost=random.choice((0.0, 0.0, 0.002, 0.02)),
+        storm_from_ms=random.choice((0, 1_000, 1_000)),
+        storm_until_ms=min(random.choice((3_000, 5_000, 7_000)), 3_000 if is_calm else 7_000),
+        clock_skew_ms=random.choice((0, 10, 5_000)),
+        background_us=random.choice((100, 5_000, 300_000)),
+        slice_ends=Random(f"slices {seed}").choice((0.05, 0.5)) if seed % SLICE_PERIOD in SLICE_SEEDS else 0.0,
+        admin_every_ms=_admin_every_ms(seed),
+        moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
+        level_changes=0.25 if _has_snapshots(seed) else 0.0,
+        groups=groups,
+        transactions=transactions,
+        elections=elections,
+        recreations=recreations,
+        features=_levels(seed, elections),
+    )
+
+
+def calm(knobs: Knobs) -> Knobs:
+    """The same cluster and clients, without faults or interrupted requests; the network delivers all in good time."""
+    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0)
+
+
+def _in_racks(knobs: Knobs, random: Random) -> Knobs:
+    """The same draw, with brokers and consumers in racks. A consumer returns to the leader early, or not at all."""
+    racks = random.choice((("a", "b", "c", "d", "e"), ("a", "a", "b", "b", "a"), ("a", "b", "", "b", "a")))
+
+    def placed(settings: dict[str, object]) -> dict[str, object]:
+        ages = random.choice((200, 1_000, 300_000))
+        return {**settings, "client.rack": random.choice("abc"), "metadata.max.age.ms": ages}
+
+    transactions = knobs.transactions
+    return replace(
+        knobs,
+        racks=racks[: knobs.brokers],
+        consumers=tuple(map(placed, knobs.consumers)),
+        groups=tuple(replace(group, settings=placed(group.settings)) for group in knobs.groups),
+        transactions=None if transactions is None else replace(transactions, consumer=placed(transactions.consumer)),
+    )
+
+
+def _smallest_segment(transactions: TransactionKnobs | None) -> int:
+    """A segment of the metadata log must have room for the largest batch: a topic that is made, or the registrations of
+    many nodes at once, or what an administrator asks for while a leader gathers records."""
+    return 2_000 if transactions is None else 4_000
+
+
+def _properties(random: Random, smallest_segment: int) -> dict[str, int]:
+    session = random.choice((300, 600, 1500))
+    fetch_wait = random.choice((10, 100, 500))
+    fetch_timeout = random.choice((200, 400, 1000))
+    return {
+        "broker.session.timeout.ms": session,
+        "broker.heartbeat.interval.ms": max(20, session // random.choice((3, 6))),
+        "controller.quorum.fetch.timeout.ms": fetch_timeout,
+        "controller.quorum.election.timeout.ms": random.choice((100, 300)),
+        "controller.quorum.election.backoff.max.ms": random.choice((50, 200)),
+        "controller.quorum.request.timeout.ms": random.choice((100, 500)),
+        "controller.quorum.append.linger.ms": random.choice((0, 5, 25)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((1, 200, 8 << 20)),
+        "internal.metadata.max.batch.size.in.bytes": random.choice((2_000, 8 << 20)),
+        # The records that make the groups' topic may come in one batch with others, and a segment must hold that.
+        "internal.metadata.log.segment.bytes": random.choice((smallest_segment, 8_000, 1 << 20)),
+        "metadata.max.idle.interval.ms": random.choice((100, 500)),
+        "replica.lag.time.max.ms": fetch_wait + random.choice((200, 1000, 3000)),
+        "replica.fetch.wait.max.ms": fetch_wait,
+        "replica.fetch.backoff.ms": random.choice((10, 200)),
+        "replica.fetch.max.bytes": random.choice((1, 500, 1 << 20)),
+        "replica.fetch.response.max.bytes": random.choice((1, 2_000, 10 << 20)),
+        "replica.socket.timeout.ms": fetch_wait + random.choice((200, 1000)),
+        "replica.high.watermark.checkpoint.interval.ms": random.choice((100, 1000, 5000)),
+        "controller.socket.timeout.ms": random.choice((200, 1000)),
+    }
+
+
+def _fetch_sessions(random: Random) -> dict[str, int]:
+    return {"max.incremental.fetch.session.cache.slots": random.choice((0, 1, 2, 1000, 1000))}
+
+
+def _has_snapshots(seed: int) -> bool:
+    return seed % SNAPSHOT_PERIOD in SNAPSHOT_SEEDS
+
+
+def _levels(seed: int, elections: ElectionKnobs | None) -> dict[str, int]:
+    """One cluster of four keeps no eligible leader replicas. Where the level of the metadata changes during the
+    history, the cluster may begin at an older one, with the levels of that release."""
+    if _has_snapshots(seed):
+        metadata_version = Random(f"level {seed}").choice(METADATA_VERSIONS).level
+        return {METADATA_VERSION: metadata_version, ELR_VERSION: default_level(ELR_VERSION, metadata_version)}
+    if elections is not None:
+        return {ELR_VERSION: int(elections.keeps_elr)}
+    return {ELR_VERSION: 0} if Random(f"eligible leader replicas {seed}").random() < WITHOUT_ELR else {}
+
+
+def _has_reassignments(seed: int) -> bool:
+    return seed % REASSIGNMENT_PERIOD in REASSIGNMENT_SEEDS
+
+
+def _admin_every_ms(seed: int) -> int:
+    random = Random(f"administrator {seed}")
+    if _has_reassignments(seed):
+        return random.choice((50, 200, 500))
+    return random.choice((200, 500, 1000)) if _has_snapshots(seed) else 0
+
+
+def _snapshots(seed: int) -> dict[str, int]:
+    """A snapshot goes when the next one is written, so a replica must be able to copy it before that."""
+    if not _has_snapshots(seed):
+        return {}
+    random = Random(f"snapshots {seed}")
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": random.choice((500, 2_000, 8_000)),
+        "metadata.max.retention.bytes": random.choice((0, 4_000, 16_000)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
+    }
+
+
+def _elections(seed: int) -> ElectionKnobs | None:
+    if seed % ELECTION_PERIOD not in ELECTION_SEEDS:
+        return None
+    random = Random(f"elections {seed}")
+    return ElectionKnobs(
+        keeps_elr=random.random() < 0.7,
+        allows_unclean=random.random() < 0.2,
+        orders_unclean=random.random() < 0.2,
+        every_ms=random.choice((100, 300, 1000)),
+        imbalance_check_s=random.choice((0, 1)),
+    )
+
+
+def _election_properties(elections: ElectionKnobs | None) -> dict[str, int]:
+    if elections is None:
+        return {}
+    interval_s = elections.imbalance_check_s
+    check = {"leader.imbalance.check.interval.seconds": interval_s} if interval_s else {}
+    return {"unclean.leader.election.interval.ms": 500, **check}
+
+
+def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, float]:
+    """Where there is an ELR, brokers stop in order and lose their power: it makes a difference."""
+    if elections is None or not elections.keeps_elr:
+        return {}
+    random = Random(f"faults of elections {seed}")
+    return {"power_loss": random.uniform(0.5, 2.0), "stop": random.uniform(0.2, 1.5)}
+
+
+def _fault_every_ms(drawn_ms: int, elections: ElectionKnobs | None) -> int:
+    """A leader comes from the ELR once all members of the ISR have failed: trouble has to come fast for that."""
+    return min(drawn_ms, 250) if elections is not None and elections.keeps_elr else drawn_ms
+
+
+def _recreations(seed: int) -> RecreationKnobs | None:
+    if seed % RECREATION_PERIOD not in RECREATION_SEEDS:
+        return None
+    random = Random(f"recreations {seed}")
+    return RecreationKnobs(
+        every_ms=random.choice((100, 300, 600)),
+        write_every_ms=random.choice((10, 30)),
+        partitions=random.randint(1, 2),
+        late=random.choice((0.1, 0.3, 0.5)),
+    )
+
+
+def _recreation_properties(seed: int, recreations: RecreationKnobs | None) -> dict[str, int]:
+    """A follower waits for an answer that is late, and stays in sync meanwhile."""
+    if recreations is None:
+        return {}
+    lag_ms = Random(f"late answers {seed}").choice((1_000, 5_000))
+    return {"replica.socket.timeout.ms": 10_000, "replica.lag.time.max.ms": lag_ms}
+
+
+def _producer(random: Random) -> dict[str, object]:
+    return {
+        "batch.size": random.choice((1, 300, 16_384)),
+        "linger.ms": random.choice((0, 5, 50)),
+        "compression.type": random.choice(("none", "none", "lz4")),
+        "max.in.flight.requests.per.connection": random.choice((1, 2, 5)),
+        "request.timeout.ms": random.choice((300, 800, 2000)),
+        "delivery.timeout.ms": random.choice((4_000, 120_000)),
+        "retry.backoff.ms": random.choice((5, 100)),
+        "metadata.max.age.ms": random.choice((1_000, 300_000)),
+    }
+
+
+def _consumer(random: Random) -> dict[str, object]:
+    return {
+        "auto.offset.reset": "earliest",
+        "fetch.max.wait.ms": random.choice((20, 500)),
+        "max.partition.fetch.bytes": random.choice((1, 2_000, 1 << 20)),
+        "request.timeout.ms": random.choice((500, 2000)),
+        "retry.backoff.ms": random.choice((5, 100)),
+        "isolation.level": random.choice(("read_uncommitted", "read_committed")),
+    }
+
+
+def _groups(seed: int, brokers: int) -> tuple[GroupKnobs, ...]:
+    dice = {CLASSIC: Random(f"groups {seed}"), CONSUMER: Random(f"consumer groups {seed}")}
+    return tuple(
+        _group(dice[protocol], brokers, protocol) for protocol in GROUPS if _has_group(dice[protocol], protocol)
+    )
+
+
+def _has_group(random: Random, protocol: str) -> bool:
+    return random.random() < GROUPS[protocol][1]
+
+
+def _group(random: Random, brokers: int, protocol: str) -> GroupKnobs:
+    members = random.randint(2, 4)
+    session = random.choice((300, 600, 1500))
+    heartbeat = session // random.choice((2, 3, 6))
+    commits = random.choice(("auto", "auto", "sync", "async"))
+    return GroupKnobs(
+        protocol=protocol,
+        group_id=GROUPS[protocol][0],
+        members=members,
+        static_members=random.choice((0, 0, 1, members)),
+        settings={
+            **_consumer(random),
+            "group.protocol": random.choice((protocol,)),
+            # A member hears of a rebalance by its heartbeat: with less time than that, no rebalance would have all.
+            "max.poll.interval.ms": heartbeat + random.choice((400, 1000, 3000)),
+            "max.partition.fetch.bytes": random.choice((1_000, 1 << 20)),
+            "max.poll.records": random.choice((10, 500)),
+            "default.api.timeout.ms": random.choice((500, 2000, 10_000)),
+            "enable.auto.commit": commits == "auto",
+            "auto.commit.interval.ms": random.choice((20, 100, 700)),
+            "metadata.max.age.ms": random.choice((1_000, 300_000)),
+            **(_classic if protocol == CLASSIC else _modern)(random, session, heartbeat),
+        },
+        commits=commits,
+        event_every_ms=random.choice((300, 700, 1500)),
+        restart_ms=random.choice(((0, 100), (50, 1000))),
+        replaced=random.choice((0.2, 0.5, 0.9)),
+        crash_coordinator=random.choice((0.2, 1.0, 3.0)),
+        properties={
+            "offsets.topic.num.partitions": random.choice((1, 2)),
+            "offsets.topic.replication.factor": min(3, brokers),
+            "offsets.commit.timeout.ms": random.choice((50, 500, 5000)),
+            "group.min.session.timeout.ms": 100,
+            "group.initial.rebalance.delay.ms": random.choice((0, 50, 500)),
+            "min.insync.replicas": random.choice((1, 2)),
+            "group.consumer.min.session.timeout.ms": 100,
+            "group.consumer.min.heartbeat.interval.ms": 10,
+            **(_times(session, heartbeat) if protocol == CONSUMER else {}),
+        },
+        session_ms=session,
+        crashes_at_end=random.random() < 0.3,
+    )
+
+
+def _classic(random: Random, session: int, heartbeat: int) -> dict[str, object]:
+    """What a classic member chooses itself."""
+    strategies = (
+        "range",
+        "roundrobin",
+        "sticky",
+        "cooperative-sticky",
+        "cooperative-sticky",
+        "range,cooperative-sticky",
+    )
+    return {
+        "session.timeout.ms": session,
+        "heartbeat.interval.ms": heartbeat,
+        "partition.assignment.strategy": random.choice(strategies),
+    }
+
+
+def _modern(random: Random, session: int, heartbeat: int) -> dict[str, object]:
+    """What is left to choose for a member of a consumer group."""
+    return {"group.remote.assignor": random.choice((None, "uniform", "range"))}
+
+
+def _times(session: int, heartbeat: int) -> dict[str, int]:
+    """The broker chooses the times of consumer groups."""
+    return {"group.consumer.session.timeout.ms": session, "group.consumer.heartbeat.interval.ms": heartbeat}
+
+
+def _group_faults(groups: tuple[GroupKnobs, ...]) -> dict[str, float]:
+    return {"crash_coordinator": max(group.crash_coordinator for group in groups)} if groups else {}
+
+
+def _transactions(seed: int, brokers: int) -> TransactionKnobs | None:
+    if seed % 200 not in TRANSACTION_SEEDS:
+        return None
+    random = Random(f"transactions {seed}")
+    session = random.choice((300, 600, 1500))
+    heartbeat = session // random.choice((2, 3, 6))
+    replicas = min(3, brokers)
+    return TransactionKnobs(
+        version=Random(f"transaction version {seed}").choice((0, 1, 2)),
+        tellers=random.randint(1, 3),
+        copiers=random.randint(1, 2),
+        producer={
+            **_producer(random),
+            "transaction.timeout.ms": random.choice((300, 1_000, 4_000)),
+            "delivery.timeout.ms": random.choice((2_500, 10_000)),
+        },
+        consumer=_consumer(random),
+        group={
+            "session.timeout.ms": session,
+            "heartbeat.interval.ms": heartbeat,
+            "max.poll.interval.ms": heartbeat + random.choice((400, 1000, 3000)),
+            "max.poll.records": random.choice((1, 10, 500)),
+            "default.api.timeout.ms": random.choice((500, 2000, 10_000)),
+            "partition.assignment.strategy": random.choice(("range", "cooperative-sticky")),
+        },
+        event_every_ms=random.choice((300, 700, 1500)),
+        restart_ms=random.choice(((0, 100), (50, 1000))),
+        crash_coordinator=random.choice((0.2, 1.0, 3.0)),
+        properties={
+            "transaction.state.log.num.partitions": random.choice((1, 2)),
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": random.choice((1, 2)),
+            "request.timeout.ms": _broker_timeout_ms(seed),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": random.choice((50, 300)),
+            "offsets.topic.num.partitions": random.choice((1, 2)),
+            "offsets.topic.replication.factor": replicas,
+            "offsets.commit.timeout.ms": random.choice((50, 500, 5000)),
+            "group.min.session.timeout.ms": 100,
+            "group.initial.rebalance.delay.ms": random.choice((0, 50, 500)),
+            "min.insync.replicas": 2,
+        },
+    )
+
+
+def _broker_timeout_ms(seed: int) -> int:
+    """How long a broker waits for another one's answer about a transaction. Kafka's 30 s are as long as a bank may take
+    to settle: one connection that has gone silent would hold up the verifications of all transactions until then."""
+    return Random(f"broker's timeout {seed}").choice((500, 2_000))
+
+
+def _transaction_faults(transactions: TransactionKnobs | None) -> dict[str, float]:
+    return {} if transactions is None else {"crash_coordinator": transactions.crash_coordinator}

@@ -1,0 +1,1 @@
+"""What simulated clients do: produce and read, join groups, commit transactions, move partitions."""

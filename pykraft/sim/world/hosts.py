@@ -1,0 +1,386 @@
+"""Hosts in the simulator: a whole node, or a whole client, between a virtual network, clock and disk.
+
+`SimulatedNode` does what `runtime.threaded.NodeThread` does, without the thread and the sockets: it takes what has come
+in, hands it to the node, polls the node, and sends what the node wants sent. `SimulatedClient` does the same for a
+producer, a consumer or an admin client. The cores cannot tell the difference.
+
+A node can end in several ways: between two steps, like a killed process; within a step, before any of its changes of
+the disk (and with a part of that one written); by an error of its disk; or in order. A process that ends leaves every
+byte that it wrote in the kernel's hands; a machine without power loses what was not synced.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from pykraft.broker.node import Node
+from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
+from pykraft.common.core import FOREVER, RequestManager
+from pykraft.common.fault_handler import StrictFaultHandler
+from pykraft.common.time_slice import TimeSlice
+from pykraft.common.trace import TraceEvent
+from pykraft.common.types import Endpoint
+from pykraft.sim.world.disk import Crash, MemoryFileSystem
+from pykraft.sim.world.network import End, Network
+from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
+from pykraft.transport.peers import Peer, Peers
+from pykraft.transport.request_metrics import RequestMetrics
+from pykraft.transport.server_channel import ServerChannel
+from pykraft.transport.server_connection import RequestChannel, ServerConnection
+
+T = TypeVar("T")
+EPOCH_MS = 1_700_000_000_000
+"""The time of day at which every simulation begins."""
+_AGAIN_US = 50
+_MAX_REQUEST_BYTES = 100 << 20
+
+
+class SimulatedWire:
+    """One connection that was opened: between a `Peer` and the network."""
+
+    def __init__(self, host: "Machine", endpoint: Endpoint, peer: Peer) -> None:
+        self._host = host
+        self._peer = peer
+        self._end = host.network.connect(host, endpoint, self)
+
+    def send(self, parts: Sequence[Any]) -> None:
+        self._end.send(parts)
+
+    def close(self) -> None:
+        self._end.close()
+
+    def connected(self) -> None:
+        self._host.act(lambda: self._peer.connected(self._host.scheduler.now))
+
+    def received(self, data: bytes) -> None:
+        def receive() -> None:
+            self._peer.channel.frames.feed(data)
+            self._peer.received(self._host.scheduler.now)
+
+        self._host.act(receive)
+
+    def closed(self) -> None:
+        self._host.act(lambda: self._peer.closed(self._host.scheduler.now))
+
+
+class Machine:
+    """A host with a core in it: runs the core when something has come or a deadline is reached."""
+
+    def __init__(self, name: str, scheduler: Scheduler, network: Network) -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.network = network
+        self.is_up = False
+        self.stalled_until_us = 0
+        self._peers: Peers
+        self._wake: Planned | None = None
+        self._wake_us = FOREVER
+
+    def dial(self, endpoint: Endpoint, peer: Peer) -> SimulatedWire:
+        return SimulatedWire(self, endpoint, peer)
+
+    def accept(self, endpoint: Endpoint, end: End) -> Any:
+        raise AssertionError(f"{self.name} does not listen")
+
+    def act(self, action: Callable[[], None]) -> None:
+        """Let something happen on this host, and let the core answer to it."""
+        if self.is_up:
+            self.scheduler.actor = self.name
+            self._peers.now = self.scheduler.now
+            action()
+            self.step()
+
+    def step(self) -> None:
+        """One round of the loop; plans the next."""
+        now = self.scheduler.now
+        deadline = self._peers.poll(now)
+        self._peers.dispatch()
+        deadline = min(deadline, self._poll(now), self._peers.timer.deadline)
+        if self._peers.has_news or deadline <= now:
+            self._wake_at(self.scheduler.now_us + _AGAIN_US)
+        elif deadline < FOREVER:
+            self._wake_at(deadline * US_PER_MS)
+
+    def _poll(self, now: int) -> int:
+        raise NotImplementedError
+
+    def _wake_at(self, time_us: int) -> None:
+        if self._wake is not None and self._wake_us <= time_us:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_us = time_us
+        self._wake = self.scheduler.at(time_us, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self._wake = None
+        if self.stalled_until_us > self.scheduler.now_us:
+            self._wake_at(self.stalled_until_us)
+        elif self.is_up:
+            self.act(lambda: None)
+
+    def _go_down(self) -> None:
+        self.is_up = False
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        self.network.drop_host(self)
+
+
+class SimulatedClient(Machine):
+    """A producer, a consumer or an admin client."""
+
+    def __init__(self, name: str, core: RequestManager, scheduler: Scheduler, network: Network, random: Random) -> None:
+        super().__init__(name, scheduler, network)
+        self._core = core
+        self._peers = Peers(self, name, random)
+        self.is_up = True
+
+    def _poll(self, now: int) -> int:
+        poll = self._core.poll(now)
+        for outbound in poll.requests:
+            self._peers.send(outbound, now)
+        return poll.deadline
+
+    def crash(self) -> None:
+        """The host is gone, now."""
+        self._go_down()
+
+
+class SimulatedStream:
+    """The byte stream under a connection that a node has accepted."""
+
+    output = ()
+
+    def __init__(self, machine: "SimulatedNode", listener: Listener, end: End, requests: RequestChannel) -> None:
+        self._machine = machine
+        self._end = end
+        name = f"{machine.name}-{machine.next_connection()}"
+        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES)
+        self._frames = channel.frames
+        self._connection = ServerConnection(channel, self, requests)
+        self._unread: deque[bytes] = deque()
+        """What has come, and was not read yet; nothing is the end."""
+        self.is_readable = self.has_hung_up = self.has_ended = False
+
+    def connected(self) -> None:
+        """It was from the beginning."""
+
+    def received(self, data: bytes) -> None:
+        """More has come, or (without any bytes) the end."""
+        self._unread.append(data)
+        self.is_readable = True
+        self._machine.act(self._connection.go_on)
+
+    def closed(self) -> None:
+        self.has_hung_up = True
+        self.received(b"")
+
+    def receive(self) -> bool:
+        data = self._unread.popleft()
+        self.is_readable = bool(self._unread)
+        self._frames.feed(data)
+        self.has_ended = not data
+        return not self.has_ended
+
+    def send(self, parts: Sequence[Any]) -> None:
+        self._end.send(parts)
+
+    def watch(self) -> None:
+        """The network tells of what comes."""
+
+    def close(self, reset: bool) -> None:
+        self._end.close()
+
+
+class SimulatedBackground:
+    """Long work is done a moment later, as another thread would; after a crash it is not done at all."""
+
+    def __init__(self, machine: "SimulatedNode", random: Random, longest_us: int) -> None:
+        self._machine = machine
+        self._random = random
+        self._longest_us = longest_us
+        self._free_us = 0
+
+    def submit(self, job: Callable[[], T], on_done: Callable[[T], None]) -> None:
+        life = self._machine.life
+
+        def run() -> None:
+            if self._machine.life == life:
+                self._machine.act(lambda: on_done(job()))
+
+        begin_us = max(self._free_us, self._machine.scheduler.now_us)
+        self._free_us = begin_us + self._random.randint(1, self._longest_us)
+        self._machine.scheduler.at(self._free_us, run)
+
+
+class SimulatedNode(Machine):
+    """A node, its disk, and its lives."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        scheduler: Scheduler,
+        network: Network,
+        random: Random,
+        on_event: Callable[[TraceEvent], None],
+        before_end: Callable[["SimulatedNode"], None],
+        clock_skew_ms: int,
+        background_us: int,
+        time_slice: TimeSlice | None = None,
+    ) -> None:
+        super().__init__(f"node-{config.node_id}", scheduler, network)
+        self.node_id = config.node_id
+        self.config = config
+        self.filesystem = MemoryFileSystem()
+        self._random = random
+        self._on_event = on_event
+        self._before_end = before_end
+        self._clock_skew_ms = clock_skew_ms
+        self._background_us = background_us
+        self._time_slice = time_slice
+        self._connections = 0
+        self._requests: RequestChannel
+        self.node: Node | None = None
+        self.life = 0
+        """Counts the starts."""
+        self.is_stopping = False
+        self.is_kept_down = False
+        """The script has ended it, and only the script starts it again."""
+        self.disk_failed = False
+        """Or it will, at one of its next changes; in the next life, if this one ends in order before."""
+        self.power_will_fail = False
+        """When the machine stops within a step."""
+        self.lost_power = False
+        """It has lost power, and the laws have not looked yet at what is left."""
+        self.was_active = False
+        """Something happened on it that the laws have not looked at yet."""
+        self.has_ended = False
+        """A life is over, and the next one is not scheduled yet."""
+        for listener in config.listeners:
+            network.add_address(listener.advertised, self)
+
+    # --- the ports ----------------------------------------------------------------------------------------------------
+
+    def time_ms(self) -> int:
+        """The time of day, as this machine's clock shows it."""
+        return EPOCH_MS + self._clock_skew_ms + self.scheduler.now
+
+    def elapsed_us(self) -> int:
+        """A stopwatch on virtual time: within a step of the simulator none passes."""
+        return self.scheduler.now_us
+
+    def emit(self, event: TraceEvent) -> None:
+        self._on_event(event)
+
+    def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
+        listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
+        return SimulatedStream(self, listener, end, self._requests)
+
+    def next_connection(self) -> int:
+        self._connections += 1
+        return self._connections
+
+    # --- a life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the node on its disk."""
+        assert not self.is_up
+        self.life += 1
+        self.was_active = True
+        self.is_stopping = False
+        background = SimulatedBackground(self, self._random, self._background_us)
+        try:
+            self._boot(background)
+        except (Crash, OSError) as failure:
+            self._die_of(failure)
+
+    def _boot(self, background: SimulatedBackground) -> None:
+        self.node = Node(
+            config=self.config,
+            filesystem=self.filesystem,
+            clock=self,
+            random=self._random,
+            background=background,
+            trace_sink=self,
+            time_slice=self._time_slice,
+            fault_handler=StrictFaultHandler,  # a bug that a node could survive is a bug all the same
+        )
+        self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
+        self._peers = Peers(self, self.name, self._random, is_of_node=True)
+        self._peers.now = self.scheduler.now
+        capacity = self.config.values[QUEUED_MAX_REQUESTS]
+        self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)
+        self._requests.metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
+        self.is_up = True
+        self.node.start(self.scheduler.now)
+        self.step()
+
+    def act(self, action: Callable[[], None]) -> None:
+        self.was_active = True
+        try:
+            super().act(action)
+        except (Crash, OSError) as failure:
+            self._die_of(failure)
+
+    def _die_of(self, failure: Crash | OSError) -> None:
+        """The machine may stop within any change of the disk, or the disk may fail."""
+        if isinstance(failure, OSError) and not self.disk_failed:
+            raise failure
+        if self.power_will_fail:
+            self.lose_power(self._random)
+        else:
+            self.crash()
+
+    def _poll(self, now: int) -> int:
+        node = self.node
+        assert node is not None
+        while (queued := self._requests.receive()) is not None:
+            queued.connection.serve(queued.inbound, node, now, queued.queued_at)
+            self._requests.feed()
+        poll = node.poll(now)
+        for outbound in poll.requests:
+            self._peers.send(outbound, now)
+        if node.is_shut_down(now):
+            self._before_end(self)
+            node.close()
+            self._end()
+            return FOREVER
+        return poll.deadline
+
+    # --- its end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop in order."""
+        if self.is_up and self.node is not None:
+            self.is_stopping = True
+            node = self.node
+            self.act(lambda: node.begin_shutdown(self.scheduler.now))
+
+    def crash(self) -> None:
+        """The process ends, now. What it wrote stays."""
+        self._before_end(self)
+        self._end()
+        self.filesystem.crash_process()
+        self.spare()
+
+    def lose_power(self, random: Random) -> None:
+        """The machine stops, now. What was not synced is lost, as the dice fall."""
+        self._before_end(self)
+        self._end()
+        self.lost_power = True
+        self.filesystem.crash_power(random)
+        self.spare()
+
+    def spare(self) -> None:
+        """What was to befall the disk, or within a step, does not happen, or has happened."""
+        self.disk_failed = self.power_will_fail = False
+        self.filesystem.spare()
+
+    def _end(self) -> None:
+        self.has_ended = True
+        self.node = None
+        self.life += 1
+        self._go_down()

@@ -1,0 +1,1 @@
+"""From DataFrames to topics: rows become batches, and a stream's batches transactions."""

@@ -1,0 +1,1 @@
+"""Pictures of consumer groups: members, ownership, lag."""

@@ -1,0 +1,1 @@
+"""Charts of what was measured, guessed and claimed."""

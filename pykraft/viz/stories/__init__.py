@@ -1,0 +1,1 @@
+"""A simulated history as pictures: a player with buttons, a film strip, a page that needs no kernel."""

@@ -1,0 +1,70 @@
+"""Envelopes: an answer of NOT_CONTROLLER is for the broker, which asks another controller, and not for its client."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykraft.broker.requests.authorizer import AllowAll
+from pykraft.broker.requests.envelope import EnvelopeApis
+from pykraft.broker.requests.forwarding import ForwardingApis
+from pykraft.broker.startup.controller_channel import ControllerChannel
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import METADATA_TOPIC, Node
+from pykraft.protocol.api import ListenerKind, apis
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.brokers import EnvelopeResponse
+from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.schema import Request
+from pykraft.transport.server_connection import Answer
+from tests.harness.asking import (
+    TOPIC,
+    change,
+    create,
+    delete,
+    elect,
+    grow,
+    new_topic,
+    reassign,
+    reassignments,
+    replace_all,
+    update,
+)
+from tests.harness.lone_node import LoneNode
+
+QUORUM = DescribeQuorumRequest.Topic(
+    topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.Topic.Partition(partition_index=0)]
+)
+FORWARDED: list[Request] = [
+    create(new_topic("t")),
+    grow(("t", 2)),
+    delete("t"),
+    elect(0, ("t", [0])),
+    reassign(("t", 0, [1])),
+    reassignments(("t", [0])),
+    UnregisterBrokerRequest(broker_id=1),
+    DescribeQuorumRequest(topics=[QUORUM]),
+    update(("group.version", 1)),
+    change((TOPIC, "t", [])),
+    replace_all((TOPIC, "t", [])),
+]
+EACH = [
+    pytest.param(request, version, id=f"{type(request).__name__}-{version}")
+    for request in FORWARDED
+    for version in range(request.versions[0], request.versions[1] + 1)
+]
+
+
+def test_each_request_that_is_forwarded_is_here() -> None:
+    assert {type(request) for request in FORWARDED} == {api.request for api in apis.values() if api.request.forwardable}
+
+
+@pytest.mark.parametrize(("request_", "version"), EACH)
+def test_a_controller_that_loses_its_leadership_says_so_to_the_broker(request_: Request, version: int) -> None:
+    """The active controller took the request, and is deposed before the change is committed."""
+    channel = ControllerChannel("forwarding", lambda: Node(1, "node", 9093), 1000)
+    ForwardingApis(channel).forward(request_, LoneNode.context(request_, version=version), 0)
+    (outbound,) = channel.poll(0).requests
+    refused = KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")
+    opened = EnvelopeApis(lambda: True, lambda inner, _: Answer(inner.message.refusal(refused)), AllowAll())
+    context = LoneNode.context(outbound.request, ListenerKind.CONTROLLER)
+    assert opened.envelope(outbound.request, context, 0) == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

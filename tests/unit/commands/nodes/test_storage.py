@@ -1,0 +1,114 @@
+"""``storage format``: which kind of quorum a file and its options mean, and what is written for it."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from pykraft import Cluster
+from pykraft.cli import main
+from pykraft.common.settings.config import format_properties
+from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
+from pykraft.raft.log.history import SnapshotFolder
+from pykraft.raft.log.voters import VOTERS_IN_LOG
+from pykraft.storage.disk.checkpoint import read_meta_properties
+from pykraft.storage.disk.filesystem import OsFileSystem
+
+CLUSTER_ID = "quorum-of-the-tests-00"
+STATIC = {"controller.quorum.voters": "1@127.0.0.1:9093"}
+DYNAMIC = {"controller.quorum.bootstrap.servers": "127.0.0.1:9093"}
+BROKER = {
+    "process.roles": "broker",
+    "node.id": "2",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+}
+VOTER = f"1@127.0.0.1:9093:{Uuid(bytes(range(16)))}"
+
+
+def format_node(home: pathlib.Path, settings: dict[str, str], *options: str) -> int:
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(home / "data"),
+        **settings,
+    }
+    file = home / "server.properties"
+    file.write_text(format_properties(values))
+    return main(["storage", "format", "-t", CLUSTER_ID, "-c", str(file), *options])
+
+
+@pytest.mark.parametrize("options", [(), ("--feature", "kraft.version=0")], ids=["by default", "asked for"])
+def test_a_file_with_static_voters_gets_nothing_of_rafts_state(
+    tmp_path: pathlib.Path, options: tuple[str, ...]
+) -> None:
+    assert format_node(tmp_path, STATIC, *options) == 0
+    assert sorted(path.name for path in (tmp_path / "data").rglob("*")) == ["bootstrap.checkpoint", "meta.properties"]
+
+
+@pytest.mark.parametrize("options", [(), ("--feature", "kraft.version=1")], ids=["by default", "asked for"])
+def test_a_standalone_controller_is_the_only_first_voter(tmp_path: pathlib.Path, options: tuple[str, ...]) -> None:
+    assert format_node(tmp_path, DYNAMIC, "--standalone", *options) == 0
+    directory = tmp_path / "data"
+    properties = read_meta_properties(OsFileSystem(), str(directory))
+    snapshot = SnapshotFolder(OsFileSystem(), f"{directory}/__cluster_metadata-0").newest()
+    assert snapshot is not None and properties is not None
+    assert (snapshot.id, snapshot.kraft_version) == (OffsetAndEpoch(0, 0), VOTERS_IN_LOG)
+    assert snapshot.voters.keys == [(1, properties.directory_id)]
+    assert snapshot.voters.voters[1].endpoints == {"CONTROLLER": Endpoint("127.0.0.1", 9093)}
+
+
+def test_two_standalone_controllers_have_different_directory_ids(tmp_path: pathlib.Path) -> None:
+    ids = set()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        assert format_node(tmp_path / name, DYNAMIC, "--standalone") == 0
+        properties = read_meta_properties(OsFileSystem(), str(tmp_path / name / "data"))
+        assert properties is not None
+        ids.add(properties.directory_id)
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "sentence"),
+    [
+        (STATIC, ("--standalone",), "server.properties names the voters with controller.quorum.voters"),
+        (
+            STATIC,
+            ("--initial-controllers", VOTER),
+            "for one of kraft.version 1 put controller.quorum.bootstrap.servers",
+        ),
+        (STATIC, ("--feature", "kraft.version=1"), "kraft.version=1 needs a file without controller.quorum.voters"),
+        (DYNAMIC, ("--feature", "kraft.version=0"), "kraft.version=0 needs controller.quorum.voters in"),
+        (DYNAMIC, ("--standalone", "--feature", "kraft.version=0"), "needs controller.quorum.voters in"),
+        (DYNAMIC, (), "so --initial-controllers must name the first voters, or --standalone make this node the only"),
+        (DYNAMIC | BROKER, ("--standalone",), "server.properties is of no controller"),
+        (STATIC, ("--feature", "kraft.version=2"), "kraft.version must be 0 to 1"),
+    ],
+)
+def test_a_file_and_options_that_mean_different_quorums_are_refused(
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    settings: dict[str, str],
+    options: tuple[str, ...],
+    sentence: str,
+) -> None:
+    """As kafka-storage.sh refuses them."""
+    assert format_node(tmp_path, settings, *options) == 1
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_controller_whose_quorum_is_static_must_know_its_voters_at_each_start(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(1, directory=tmp_path, features={"kraft.version": 0}):
+        pass
+    file = tmp_path / "node-1.properties"
+    said = file.read_text()
+    assert "controller.quorum.voters=1@" in said
+    file.write_text(said.replace("controller.quorum.voters=1@", "controller.quorum.bootstrap.servers="))
+    assert main(["server", str(file)]) == 1
+    assert "controller.quorum.voters must name them" in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""Changes of the controller that go a slice of time at a time: one after the other, each from the newest image."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
+from pykraft.controller.partitions import replication_control
+from pykraft.controller.partitions.brokers_to_isrs import BrokersToIsrs
+from pykraft.metadata.image import MetadataImage
+from pykraft.protocol.messages.admin import DeleteTopicsRequest
+from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
+from pykraft.protocol.messages.records import RegisterBrokerRecord
+from pykraft.sim.world.slices import SeededSlice
+from tests.harness.controllers import SESSION_MS, ControllerScript, make, new_topic, registration
+from tests.harness.quorum import directory_id
+from tests.harness.storage import CountedSlice
+
+MANY = 60
+
+
+def sliced(length: int = 5) -> ControllerScript:
+    return ControllerScript(time_slice=CountedSlice(length))
+
+
+def turns(script: ControllerScript, most: int = 1000) -> int:
+    """How many calls the controller wanted at once."""
+    for count in range(most):
+        if script.controller.poll(script.now) > script.now:
+            return count
+    raise AssertionError(f"it wants more than {most} calls")
+
+
+def many(name: str = "t") -> Any:
+    return make(new_topic(name, assignment={number: [1, 2] for number in range(MANY)}))
+
+
+def test_a_large_change_goes_in_slices_and_no_image_has_a_part_of_it() -> None:
+    script = sliced()
+    script.bring_up(1, 2)
+    promise = script.controller.answer(many(), script.now)
+    seen = [len(script.image.topics)]
+    while script.controller.poll(script.now) <= script.now:
+        seen.append(len(script.image.topics))
+    assert seen == [0] * len(seen) and len(seen) >= 2 * MANY // 5 - 1
+    assert len(script.image.topics) == 1
+    assert script.answered(promise).topics[0].error_code == 0
+    assert len(script.image.topics[script.image.topic_ids["t"]].partitions) == MANY
+
+
+def test_changes_are_made_in_the_order_in_which_they_came_and_each_sees_the_one_before() -> None:
+    script = sliced()
+    script.bring_up(1, 2)
+    answers: list[str] = []
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.Topic(name="t")], timeout_ms=1000)
+    for name, request in (("made", many()), ("twice", many()), ("deleted", deletion), ("again", many())):
+        script.controller.answer(request, script.now).then(
+            lambda outcome, name=name: answers.append(f"{name} {_first_error(outcome.response).name}")
+        )
+    turns(script)
+    script.run()
+    assert answers == ["made NONE", "twice TOPIC_ALREADY_EXISTS", "deleted NONE", "again NONE"]
+
+
+def _first_error(response: Any) -> ErrorCode:
+    (topic,) = getattr(response, "topics", None) or response.responses
+    return ErrorCode.of(topic.error_code)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_slices_the_image_is_the_same(seed: int) -> None:
+    images = []
+    for time_slice in (None, SeededSlice(Random(seed), 0.3)):
+        script = ControllerScript(time_slice=time_slice)
+        random = Random(seed)
+        script.bring_up(1, 2, 3)
+        for number in range(12):
+            match random.randrange(4):
+                case 0:
+                    script.create(new_topic(f"t{number}", 5, 3), new_topic("u", 3, 2))
+                case 1:
+                    script.delete(DeleteTopicsRequest.Topic(name=f"t{random.randrange(12)}"))
+                case 2:
+                    script.heartbeat(random.randint(1, 3), want_fence=True)
+                case _:
+                    script.heartbeat(random.randint(1, 3))
+        images.append(script.image)
+    assert images[0] == images[1]
+
+
+def test_a_leadership_that_is_lost_between_two_slices_takes_the_whole_queue_along() -> None:
+    script = sliced()
+    script.bring_up(1, 2)
+    end = script.raft.next_append_offset
+    promises = [script.controller.answer(many(name), script.now) for name in "tu"]
+    script.controller.poll(script.now)
+    leads = script.raft.leader_and_epoch
+    script.controller.handle_leader_change(leads._replace(leader_id=-1))
+    errors = [promise.value.error for promise in promises]
+    assert [error and error.code for error in errors] == [ErrorCode.NOT_CONTROLLER] * 2
+    assert not script.image.topics and script.raft.next_append_offset == end
+    script.controller.handle_leader_change(leads)
+    assert script.create(new_topic("v", assignment={0: [1]})) == {"v": ErrorCode.NONE}
+    assert list(script.image.topic_ids) == ["v"]
+
+
+def test_a_plan_that_fails_costs_its_request_and_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = sliced(3)
+    script.bring_up(1, 2)
+    first = script.controller.answer(many(), script.now)
+    second = script.controller.answer(registration(3), script.now)
+    monkeypatch.setattr(MetadataImage, "is_active", None)
+    with pytest.raises(TypeError):
+        turns(script)
+    monkeypatch.undo()
+    turns(script)
+    script.run()
+    assert first.value.error is not None and first.value.error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert second.value.error is None and 3 in script.image.brokers
+
+
+def test_the_broker_epoch_is_the_offset_of_the_registration_though_raft_writes_between_two_slices() -> None:
+    script = sliced(1)
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(MANY)}))
+    script.run(SESSION_MS + 1)
+    promise = script.controller.answer(registration(1, life=2), script.now)
+    assert not promise.kept
+    accumulator = script.raft.replica.accumulator
+    assert accumulator is not None
+    accumulator.next_offset += 1  # as for a record of its own, such as another voter set
+    turns(script)
+    at = script.raft.next_append_offset - 1
+    assert script.image.brokers[1].epoch == at == script.image.provenance.offset
+    assert any(isinstance(record, RegisterBrokerRecord) for record, _ in script.image.to_records())
+
+
+def test_a_broker_with_many_partitions_is_fenced_in_slices_once() -> None:
+    script = sliced()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(MANY)}))
+    script.live(2, SESSION_MS - 1500)
+    before = script.image.provenance.offset
+    script.now += 2000
+    assert turns(script) > MANY // 5
+    assert script.image.brokers[1].fenced and script.image.provenance.offset == before + MANY + 1
+    assert {partition.leader for partition in script.image.topics[script.image.topic_ids["t"]].partitions.values()} == {
+        2
+    }
+
+
+# --- what a broker holds ----------------------------------------------------------------------------------------------
+
+
+def test_the_index_of_what_a_broker_holds_is_what_the_image_says() -> None:
+    script = ControllerScript()
+    random = Random(5)
+    script.bring_up(1, 2, 3)
+    index = script.controller._replication.index
+    for number in range(60):
+        match random.randrange(5):
+            case 0:
+                script.create(new_topic(f"t{number}", random.randint(1, 4), random.randint(1, 3)))
+            case 1:
+                script.delete(DeleteTopicsRequest.Topic(name=f"t{random.randrange(60)}"))
+            case 2:
+                script.heartbeat(random.randint(1, 3), want_fence=True)
+            case 3:
+                with suppress(KafkaError):
+                    script.register(random.randint(1, 3), number + 2)
+            case _:
+                script.heartbeat(random.randint(1, 3))
+        image = script.image
+        assert index._image is image, "it follows"
+        for broker_id in (-1, 1, 2, 3):
+            fresh = BrokersToIsrs()
+            assert list(index.concerned(image, broker_id)) == list(fresh.concerned(image, broker_id))
+            assert index.leads_any(image, broker_id) is fresh.leads_any(image, broker_id)
+        assert list(index.imbalanced(image)) == list(BrokersToIsrs().imbalanced(image))
+
+
+def test_a_heartbeat_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(MANY)}))
+    looked: list[object] = []
+    monkeypatch.setattr(BrokersToIsrs, "_add", lambda *arguments: looked.append(arguments))
+    monkeypatch.setattr(BrokersToIsrs, "_found", lambda *arguments: looked.append(arguments) or iter(()))
+    monkeypatch.setattr(replication_control, "plan_partition_change", lambda *arguments, **named: looked.append(named))
+    for _ in range(3):
+        script.heartbeat(1)
+    script.heartbeat(1, want_shut_down=False, want_fence=False)
+    assert not looked
+
+
+def test_a_replica_that_is_named_again_and_again_is_noted_once_for_each_directory() -> None:
+    script = ControllerScript()
+    script.register(1, log_dirs=[directory_id(101), directory_id(102)])
+    script.heartbeat(1)
+    script.create(new_topic("t", assignment={0: [1]}))
+    broker, topic_id = script.image.brokers[1], script.image.topic_ids["t"]
+    directory = AssignReplicasToDirsRequest.Directory
+
+    def named(where: Uuid, times: int) -> Any:
+        partitions = [directory.Topic.Partition(partition_index=0)] * times
+        return directory(id=where, topics=[directory.Topic(topic_id=topic_id, partitions=partitions)])
+
+    before = script.image.provenance.offset
+    request = AssignReplicasToDirsRequest(
+        broker_id=1,
+        broker_epoch=broker.epoch,
+        directories=[named(broker.directories[0], 300), named(broker.directories[1], 300)],
+    )
+    response = script.answered(script.controller.answer(request, script.now))
+    assert [len(each.topics[0].partitions) for each in response.directories] == [300, 300]
+    assert script.image.provenance.offset == before + 2
+    assert script.partition("t").directories == (broker.directories[1],)
