@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from random import Random
+from typing import Protocol
 
 from pykraft.broker.broker import Broker
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC, InternalLog
@@ -33,7 +34,6 @@ from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
-from pykraft.sim.interventions import Intervention
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
@@ -72,6 +72,15 @@ _PAUSE_MS = 20
 """Between two attempts to make the topic, where there is also a group: its members keep the nodes busy meanwhile."""
 SIMULATOR = -1
 """The node id under which the simulator itself reports."""
+
+
+class Intervention(Protocol):
+    """Something that is done to the cluster."""
+
+    def check(self, cluster: "SimulatedCluster") -> None:
+        """Impossible, if it cannot be done now."""
+
+    def apply(self, cluster: "SimulatedCluster") -> None: ...
 
 
 class SimulatedCluster:

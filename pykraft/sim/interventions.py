@@ -9,14 +9,11 @@ glossary of reliability terms calls them: a crash, a network partition, message 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
+from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.network import Undeliverable
 from pykraft.sim.world.scheduler import US_PER_MS
-
-if TYPE_CHECKING:
-    from pykraft.sim.cluster import SimulatedCluster
 
 Host = int | str
 """A node by its id, a client by its name."""
@@ -25,15 +22,6 @@ _LONGEST_DELAY_MS = 600_000
 
 class Impossible(ValueError):  # noqa: N818 (it tells what is the case)
     """What was asked for cannot be done now; the text says why, and what can be done. Nothing has changed."""
-
-
-class Intervention(Protocol):
-    """Something that is done to the cluster."""
-
-    def check(self, cluster: "SimulatedCluster") -> None:
-        """Impossible, if it cannot be done now."""
-
-    def apply(self, cluster: "SimulatedCluster") -> None: ...
 
 
 @dataclass(frozen=True)
@@ -45,12 +33,12 @@ class Kill:
     def __str__(self) -> str:
         return f"kill node {self.node}"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         machine = _node(cluster, self.node)
         if not machine.is_up and machine.is_kept_down:
             raise Impossible(f"node {self.node} is down already: restart it first")
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         machine = cluster.nodes[self.node]
         machine.is_kept_down = True
         if machine.is_up:
@@ -66,11 +54,11 @@ class Restart:
     def __str__(self) -> str:
         return f"restart node {self.node}"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         if _node(cluster, self.node).is_up:
             raise Impossible(f"node {self.node} runs: kill it first")
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         machine = cluster.nodes[self.node]
         machine.is_kept_down = False
         cluster.note("start", {"node": self.node})
@@ -87,12 +75,12 @@ class Cut:
     def __str__(self) -> str:
         return f"cut {_name(self.one)} and {_name(self.other)} apart"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         one, other = _pair(cluster, self.one, self.other)
         if cluster.network.is_kept_cut(one, other):
             raise Impossible(f"{_name(self.one)} and {_name(self.other)} are cut apart already: heal them first")
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         links = _both_ways(cluster, self.one, self.other)
         cluster.note("cut", {"links": links})
         for source, target in links:
@@ -109,12 +97,12 @@ class Heal:
     def __str__(self) -> str:
         return f"heal {_name(self.one)} and {_name(self.other)}"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         links = _both_ways(cluster, self.one, self.other)
         if not any(cluster.network.is_cut(source, target) for source, target in links):
             raise Impossible(f"{_name(self.one)} and {_name(self.other)} are not cut apart: there is nothing to heal")
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         links = _both_ways(cluster, self.one, self.other)
         cluster.note("mend", {"links": links})
         for source, target in links:
@@ -131,10 +119,10 @@ class Deliver:
     def __str__(self) -> str:
         return f"deliver {self.label or f'message {self.message}'}"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         _find(cluster, self.message)
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         cluster.network.deliver(self.message)
 
 
@@ -149,12 +137,12 @@ class Delay:
     def __str__(self) -> str:
         return f"delay {self.label or f'message {self.message}'} by {self.ms:,} ms"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         if not 1 <= self.ms <= _LONGEST_DELAY_MS:
             raise Impossible(f"a delay of {self.ms} ms: it is 1 ms to {_LONGEST_DELAY_MS:,} ms")
         _find(cluster, self.message)
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         cluster.network.delay(self.message, self.ms * US_PER_MS)
 
 
@@ -169,38 +157,38 @@ class Drop:
     def __str__(self) -> str:
         return f"drop {self.label or f'message {self.message}'}"
 
-    def check(self, cluster: "SimulatedCluster") -> None:
+    def check(self, cluster: SimulatedCluster) -> None:
         _find(cluster, self.message, also_held_back=True)
 
-    def apply(self, cluster: "SimulatedCluster") -> None:
+    def apply(self, cluster: SimulatedCluster) -> None:
         cluster.network.drop(self.message)
 
 
-def _node(cluster: "SimulatedCluster", node_id: int) -> SimulatedNode:
+def _node(cluster: SimulatedCluster, node_id: int) -> SimulatedNode:
     if node_id not in cluster.nodes:
         raise Impossible(f"there is no node {node_id}; there are {', '.join(map(str, cluster.nodes))}")
     return cluster.nodes[node_id]
 
 
-def _find(cluster: "SimulatedCluster", message: int, also_held_back: bool = False) -> None:
+def _find(cluster: SimulatedCluster, message: int, also_held_back: bool = False) -> None:
     try:
         cluster.network.check_in_flight(message, also_held_back)
     except Undeliverable as reason:
         raise Impossible(str(reason)) from None
 
 
-def _both_ways(cluster: "SimulatedCluster", one: Host, other: Host) -> list[tuple[str, str]]:
+def _both_ways(cluster: SimulatedCluster, one: Host, other: Host) -> list[tuple[str, str]]:
     first, second = _pair(cluster, one, other)
     return [(first, second), (second, first)]
 
 
-def _pair(cluster: "SimulatedCluster", one: Host, other: Host) -> tuple[str, str]:
+def _pair(cluster: SimulatedCluster, one: Host, other: Host) -> tuple[str, str]:
     if one == other:
         raise Impossible(f"{_name(one)} cannot be cut off from itself: name two hosts")
     return _host(cluster, one), _host(cluster, other)
 
 
-def _host(cluster: "SimulatedCluster", host: Host) -> str:
+def _host(cluster: SimulatedCluster, host: Host) -> str:
     if isinstance(host, int):
         return _node(cluster, host).name
     if not cluster.network.knows(host):

@@ -9,17 +9,30 @@ closed has no offsets.
 Follows org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from pykraft.common.core import Steps
 from pykraft.records.batch import NO_LEADER_EPOCH
 from pykraft.storage.answers import TimestampedOffset
+from pykraft.storage.leader_epoch_cache import LeaderEpochCache
+from pykraft.storage.log_segment import LogSegment
 
-if TYPE_CHECKING:
-    from pykraft.storage.log import UnifiedLog
+
+class SearchedLog(Protocol):
+    """What the searches read of a log; `pykraft.storage.log.UnifiedLog` is one."""
+
+    epochs: LeaderEpochCache
+
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def segments(self) -> Sequence[LogSegment]: ...
+    @property
+    def log_start_offset(self) -> int: ...
 
 
-def offset_for_timestamp(log: "UnifiedLog", timestamp: int) -> Steps[TimestampedOffset | None]:
+def offset_for_timestamp(log: SearchedLog, timestamp: int) -> Steps[TimestampedOffset | None]:
     """The first record that is at least as young; None if all are older."""
     while not log.is_closed:
         for segment in log.segments:
@@ -36,7 +49,7 @@ def offset_for_timestamp(log: "UnifiedLog", timestamp: int) -> Steps[Timestamped
     return None
 
 
-def offset_of_max_timestamp(log: "UnifiedLog") -> Steps[TimestampedOffset | None]:
+def offset_of_max_timestamp(log: SearchedLog) -> Steps[TimestampedOffset | None]:
     """The first record that has the largest timestamp; None in an empty log."""
     while not log.is_closed:
         segments = log.segments
@@ -53,6 +66,6 @@ def offset_of_max_timestamp(log: "UnifiedLog") -> Steps[TimestampedOffset | None
     return None
 
 
-def _with_epoch(log: "UnifiedLog", timestamp: int, offset: int) -> TimestampedOffset:
+def _with_epoch(log: SearchedLog, timestamp: int, offset: int) -> TimestampedOffset:
     epoch = log.epochs.epoch_for(offset)
     return TimestampedOffset(timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch)

@@ -10,8 +10,7 @@ more than 1,700 events, 0.2 s.
 
 from collections.abc import Mapping
 
-from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.interventions import Intervention
+from pykraft.sim.cluster import Intervention, SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs
 
 _SPACING = 1_500

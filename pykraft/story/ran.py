@@ -13,9 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pykraft
-
-_FOLDER = Path(pykraft.__file__).parent
+_FOLDER = Path(__file__).resolve().parent.parent
 _SIMULATOR = tuple(str(_FOLDER / name) for name in ("sim", "story", "viz", "simulation.py"))
 _PLUMBING = tuple(str(_FOLDER / name) for name in ("common", "protocol", "transport", "records"))
 MOST_CALLS = 400

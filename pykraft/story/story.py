@@ -16,15 +16,14 @@ story says so.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
+from typing import Self
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
-from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Host, Impossible, Intervention, Kill, Restart
+from pykraft.sim.cluster import Intervention, SimulatedCluster
+from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Host, Impossible, Kill, Restart
 from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.world.frames import Frame
@@ -73,7 +72,7 @@ class Story:
         family.stories[name] = self
 
     @classmethod
-    def begin(cls, seed: int, knobs: Knobs, deeds: Mapping[int, Intervention]) -> "Story":
+    def begin(cls, seed: int, knobs: Knobs, deeds: Mapping[int, Intervention]) -> Self:
         """The story of a seed, and of what was done to it."""
         story = cls(_Family(seed, knobs), ORIGINAL, deeds, Film())
         story._cluster = story._family.checkpoints.begin()
@@ -162,23 +161,6 @@ class Story:
             f"{self.what}{law}"
         )
 
-    def play(self, script: Sequence[str] = (), columns: int = 1, **options: Any) -> Any:
-        """The player, in a notebook; without a reader in front of it, the film strip of a script of clicks (see
-        `pykraft.viz.stories.story_player`). `options` are those of `board`."""
-        from pykraft.viz.stories.story_player import play
-
-        return play(self, script, columns, **options)
-
-    def save(self, path: str | Path, **options: Any) -> Path:
-        """Write this story as one page that plays in a browser, without a kernel (see
-        `pykraft.viz.stories.story_page`)."""
-        from pykraft.viz.stories.story_page import save
-
-        return save(self, path, **options)
-
-    def _repr_mimebundle_(self, **limits: Any) -> Any:
-        return self.play()._repr_mimebundle_(**limits)
-
     # --- moving -------------------------------------------------------------------------------------------------------
 
     def at(self, step: int) -> ClusterView:
@@ -191,7 +173,7 @@ class Story:
         self._step = step
         return self.view
 
-    def run(self) -> "Story":
+    def run(self) -> Self:
         """Look at the whole history; the position stays."""
         self._look_until(lambda: False)
         return self
@@ -290,32 +272,32 @@ class Story:
 
     # --- stepping into it ---------------------------------------------------------------------------------------------
 
-    def kill(self, node: int) -> "Story":
+    def kill(self, node: int) -> Self:
         """A crash: the node ends, and stays down until you restart it."""
         return self._do(Kill(node))
 
-    def restart(self, node: int) -> "Story":
+    def restart(self, node: int) -> Self:
         """Start a node that is down."""
         return self._do(Restart(node))
 
-    def cut(self, one: Host, other: Host) -> "Story":
+    def cut(self, one: Host, other: Host) -> Self:
         """A network partition between two hosts, until you heal it. Clients have names."""
         return self._do(Cut(one, other))
 
-    def heal(self, one: Host, other: Host) -> "Story":
+    def heal(self, one: Host, other: Host) -> Self:
         """Two hosts reach each other again."""
         return self._do(Heal(one, other))
 
-    def deliver(self, message: MessageInFlight | int) -> "Story":
+    def deliver(self, message: MessageInFlight | int) -> Self:
         """A message arrives now."""
         return self._do(Deliver(*self._message(message)))
 
-    def delay(self, message: MessageInFlight | int, ms: int) -> "Story":
+    def delay(self, message: MessageInFlight | int, ms: int) -> Self:
         """Message delay: it arrives that much later."""
         number, label = self._message(message)
         return self._do(Delay(number, ms, label))
 
-    def drop(self, message: MessageInFlight | int) -> "Story":
+    def drop(self, message: MessageInFlight | int) -> Self:
         """Message omission: it never arrives, and neither does what else is under way on its connection."""
         return self._do(Drop(*self._message(message)))
 
@@ -324,7 +306,7 @@ class Story:
         known = next((each for each in self.messages if each.id == number), None)
         return number, "" if known is None else str(known).partition(":")[0]
 
-    def fork(self, name: str | None = None) -> "Story":
+    def fork(self, name: str | None = None) -> Self:
         """A branch that begins at this step, with nothing done to it yet. ValueError if the name is taken."""
         return self._branch(self._free_name() if name is None else name)
 
@@ -334,15 +316,15 @@ class Story:
             count += 1
         return f"branch {count + 1}"
 
-    def _branch(self, name: str) -> "Story":
+    def _branch(self, name: str) -> Self:
         if self._film.failure is not None and self._step == self.last_step:
             raise Impossible("a law is broken in this step, and the history ends here: go back before you act")
         if name in self._family.stories:
             raise ValueError(f"there is a story named {name!r} already: choose another name")
         deeds = {step: deed for step, deed in self._deeds.items() if step <= self._step}
-        return Story(self._family, name, deeds, self._film.until(self._step), self)
+        return type(self)(self._family, name, deeds, self._film.until(self._step), self)
 
-    def _do(self, deed: Intervention) -> "Story":
+    def _do(self, deed: Intervention) -> Self:
         """Do it in the step after this one: in this story, if it is a branch and nothing was done later, else in a new
         branch. Impossible: it cannot be done, and nothing has changed."""
         deeds = {step: done for step, done in self._deeds.items() if step <= self._step}
@@ -372,7 +354,7 @@ class Story:
             return cluster
         return self._family.checkpoints.take(deeds, self._step)
 
-    def _here_or_new(self, goes_on_here: bool, deed: Intervention) -> "Story":
+    def _here_or_new(self, goes_on_here: bool, deed: Intervention) -> Self:
         if goes_on_here:
             story = self
             story._film = self._film.until(self._step)

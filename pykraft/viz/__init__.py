@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykraft.viz.boards.cluster_board import board
+    from pykraft.viz.boards.board import board
     from pykraft.viz.clients.batch_chart import batches_over_time, log_orders
     from pykraft.viz.clients.delivery_chart import Step, exchange, tally
     from pykraft.viz.clients.fetch_chart import fetches_over_time
@@ -43,7 +43,7 @@ _HOMES = {
     "Step": "pykraft.viz.clients.delivery_chart",
     "bars": "pykraft.viz.drawing.charts",
     "batches_over_time": "pykraft.viz.clients.batch_chart",
-    "board": "pykraft.viz.boards.cluster_board",
+    "board": "pykraft.viz.boards.board",
     "broker_stages": "pykraft.viz.wire.stage_drawing",
     "byte_paths": "pykraft.viz.wire.byte_path",
     "exchange": "pykraft.viz.clients.delivery_chart",

@@ -23,9 +23,9 @@ from pykraft.common.types import Uuid
 from pykraft.coordinator.group.classic_groups.classic import ClassicGroups
 from pykraft.coordinator.group.config import GROUP_KEYS, ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import Assignment, MemberState, assignment_of
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import MemberState, assignment_of
 from pykraft.coordinator.group.consumer_groups.consumer_heartbeat import ConsumerGroupManager
-from pykraft.coordinator.group.topics import TopicInfo
+from pykraft.coordinator.group.topics import Assignment, TopicInfo
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.protocol.messages.coordinators import (
     GROUP_RECORDS,

@@ -24,9 +24,10 @@ from pykraft.coordinator.group import shard
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups import reconciliation
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import Assignment, overlaps
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import overlaps
 from pykraft.coordinator.group.consumer_groups.reconciliation import Heard
 from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.group.topics import Assignment
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadataValue

@@ -13,6 +13,8 @@ import ast
 import pathlib
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 import pytest
 
@@ -157,6 +159,81 @@ def test_each_folder_of_the_course_imports_only_what_its_row_allows() -> None:
 
 def course_folder(parts: tuple[str, ...]) -> str:
     return parts[0] if parts[0] in COURSE else "top"
+
+
+def packages() -> list[str]:
+    """The packages that hold other packages or modules, by dotted name."""
+    return sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / PACKAGE).rglob("__init__.py"))
+
+
+def arrows() -> dict[str, set[str]]:
+    """What each module imports of ours, wherever in its text, by dotted names; a package's own file is `x.__init__`."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules()}
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        own = name.removesuffix(".__init__")
+        for one in imports(ast.parse(path.read_text()), own, path.name == "__init__.py"):
+            places = (
+                f"{one.module}.{one.name}",
+                f"{one.module}.{one.name}.__init__",
+                one.module,
+                f"{one.module}.__init__",
+            )
+            found.setdefault(name, set()).update([place for place in places if place in names][:1])
+    return found
+
+
+def rooms_with_arrows(package: str, found: dict[str, set[str]]) -> dict[str, dict[str, str]]:
+    """Of each room (a folder as a whole, or a module) in `package`: which others it imports, with an example."""
+
+    def room(name: str) -> str | None:
+        inside = name.removeprefix(f"{package}.")
+        return inside.partition(".")[0] if inside != name else None
+
+    rooms: dict[str, dict[str, str]] = {}
+    for name, imported in found.items():
+        for other in imported:
+            one, two = room(name), room(other)
+            if one and two and one != two:
+                rooms.setdefault(one, {}).setdefault(two, f"{name} imports {other}")
+    return rooms
+
+
+def circle(rooms: dict[str, dict[str, str]]) -> list[str]:
+    """The imports that lead in a circle through rooms, one for each step; none if there is no circle."""
+    try:
+        TopologicalSorter({room: others.keys() for room, others in rooms.items()}).prepare()
+    except CycleError as error:
+        steps = error.args[1]
+        return [rooms[importer][imported] for imported, importer in pairwise(steps)]
+    return []
+
+
+@pytest.fixture(scope="module")
+def all_arrows() -> dict[str, set[str]]:
+    return arrows()
+
+
+@pytest.mark.parametrize("package", packages())
+def test_no_arrow_leads_back(package: str, all_arrows: dict[str, set[str]]) -> None:
+    """The rooms and modules of a package stand in an order in which each imports only what stands before it."""
+    assert circle(rooms_with_arrows(package, all_arrows)) == []
+
+
+def test_a_circle_is_found() -> None:
+    found = {
+        "pykraft.broker.node": {"pykraft.broker.requests.dispatch"},
+        "pykraft.broker.requests.dispatch": {"pykraft.broker.turns.slices", "pykraft.common.core"},
+        "pykraft.broker.turns.slices": {"pykraft.common.core"},
+    }
+    assert circle(rooms_with_arrows("pykraft.broker", found)) == []
+    found["pykraft.broker.turns.chores"] = {"pykraft.broker.requests.envelope"}
+    assert sorted(circle(rooms_with_arrows("pykraft.broker", found))) == [
+        "pykraft.broker.requests.dispatch imports pykraft.broker.turns.slices",
+        "pykraft.broker.turns.chores imports pykraft.broker.requests.envelope",
+    ]
+    assert circle(rooms_with_arrows("pykraft", found)) == []
 
 
 def test_the_table_has_no_circle() -> None:

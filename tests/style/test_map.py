@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykraft.course.authoring.module_map import COMMAND, MAP, PACKAGE, SPINE, module_map, opening
+from pykraft.course.authoring.module_map import COMMAND, MAP, PACKAGE, ROOMS, SPINE, module_map, opening
 
 
 def test_the_map_is_that_of_the_modules_as_they_are() -> None:
@@ -23,3 +23,9 @@ def test_the_spine_can_be_read_in_a_week() -> None:
 
 def test_an_opening_is_one_sentence() -> None:
     assert opening(PACKAGE / "broker/replication/purgatory.py") == "Where requests wait for something to happen."
+
+
+def test_each_room_has_its_place_in_the_order() -> None:
+    rooms = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")}
+    assert {room or "." for room in ROOMS} == {room for room in rooms if not room.startswith("course/lessons/")}
+    assert len(set(ROOMS)) == len(ROOMS)

@@ -17,6 +17,9 @@ from tests.harness.tree import ROOT, project_files
 MODULE_LINES = 600
 FUNCTION_LINES = 60
 THEORY_WORDS = 12
+ROOM_MODULES = 15
+MORE_MODULES = "more than 15"
+"""A folder with more says why, in a sentence of its `__init__` that has these words."""
 
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".lock", ".txt", ".json", ".sh", ".cfg", ""}
 UNWANTED = {
@@ -58,6 +61,20 @@ def test_modules_and_functions_are_small_and_open_with_their_theory() -> None:
     found = [v for path in paths for v in size_problems(path.as_posix(), (ROOT / path).read_text())]
     assert paths
     assert not found, "\n".join(found)
+
+
+def crowded(counts: dict[str, int], texts: dict[str, str]) -> list[str]:
+    """The folders with too many modules whose text does not say why."""
+    return [name for name, count in counts.items() if count > ROOM_MODULES and MORE_MODULES not in texts[name]]
+
+
+def test_a_room_has_at_most_15_modules_or_says_why_it_has_more() -> None:
+    inits = list((ROOT / "pykraft").rglob("__init__.py"))
+    counts = {init.parent.as_posix(): len(list(init.parent.glob("*.py"))) - 1 for init in inits}
+    texts = {init.parent.as_posix(): " ".join(init.read_text(encoding="utf-8").split()) for init in inits}
+    assert crowded(counts, texts) == []
+    assert crowded({"a": 16}, {"a": "Many modules."}) == ["a"]
+    assert crowded({"a": 16, "b": 15}, {"a": "It has more than 15 modules, for each is short.", "b": ""}) == []
 
 
 def test_no_file_holds_what_does_not_belong_here() -> None:

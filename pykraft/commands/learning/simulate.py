@@ -12,6 +12,7 @@ from random import Random
 from pykraft.commands.common import CommandError, say, tell
 from pykraft.simulation import Simulation, SimulationFailed
 from pykraft.viz.stories.story_clicks import StoryClicks
+from pykraft.viz.stories.story_page import save
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,7 @@ def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:
         say(clicks.said)
     story = clicks.story
     try:
-        story.save(path)
+        save(story, path)
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}") from None
     say(f"{path}: {story.last_step:,} events, {len(story.marks):,} marks")

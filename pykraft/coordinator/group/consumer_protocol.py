@@ -11,8 +11,7 @@ from typing import Protocol, TypeVar
 
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import Uuid
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import Assignment
-from pykraft.coordinator.group.topics import Topics
+from pykraft.coordinator.group.topics import Assignment, Topics
 from pykraft.protocol.messages.coordinators import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 M = TypeVar("M", ConsumerProtocolSubscription, ConsumerProtocolAssignment)

@@ -22,7 +22,7 @@ org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage.
 
 import functools
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from pykraft.common.types import Uuid
@@ -31,6 +31,9 @@ from pykraft.common.xxh3 import xxh3_64
 _MAGIC = b"\0"
 _INT32 = struct.Struct("<i")
 _UINT64 = struct.Struct("<Q")
+
+Assignment = Mapping[Uuid, frozenset[int]]
+"""Partitions by topic. Never changed, and no topic without partitions."""
 
 
 class TopicInfo(NamedTuple):

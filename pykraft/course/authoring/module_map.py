@@ -3,7 +3,7 @@
 A reader who wants to know how Kafka works should not begin at the top of a list of files. So the map has two parts. The
 *spine* comes first, in the order in which one record meets it: it becomes bytes, reaches a broker, is appended, copied
 to other brokers, and meanwhile a quorum and its controller decide which broker leads. Then all other modules follow,
-folder by folder.
+room by room, in the order in which one reads them.
 
 ``python -m pykraft course map --write`` writes it into pykraft/README.md, and a test compares the two.
 """
@@ -81,11 +81,28 @@ SPINE: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metadata/image.py",
             "metadata/delta.py",
             "metadata/loader.py",
-            "broker/startup/lifecycle.py",
         ),
     ),
 )
 """The modules to read first, in this order, under the step that they belong to."""
+
+ROOMS = (
+    *("records", "protocol", "protocol/messages", "storage", "storage/upkeep", "storage/disk"),
+    *("transport", "network", "runtime"),
+    *("broker", "broker/turns", "broker/requests", "broker/requests/data", "broker/requests/coordinators"),
+    *("broker/requests/cluster", "broker/replication", "broker/coordination", "broker/startup", "broker/settings"),
+    *("raft", "raft/log", "metadata", "controller", "controller/partitions"),
+    *("coordinator", "coordinator/group", "coordinator/group/consumer_groups", "coordinator/group/classic_groups"),
+    *("coordinator/transaction", "client", "client/producing", "client/consuming", "client/administration"),
+    *("common", "common/settings", "common/assignors"),
+    *("sim", "sim/world", "sim/trouble", "sim/workloads", "sim/laws", "story"),
+    *("", "commands", "commands/nodes", "commands/records", "commands/administration"),
+    *("commands/groups_and_transactions", "commands/log_files", "commands/learning"),
+    *("spark", "spark/reading", "spark/writing"),
+    *("viz", "viz/drawing", "viz/boards", "viz/stories", "viz/logs", "viz/wire", "viz/clients", "viz/groups"),
+    *("viz/measured", "course", "course/asking", "course/labs", "course/authoring", "course/rigs", "course/lessons"),
+)
+"""All rooms in the order in which one reads them. The folders of single lessons follow at the end."""
 
 _HEAD = f"""# The modules of pykraft
 
@@ -118,10 +135,10 @@ def module_map() -> str:
 
 
 def _folders() -> Iterator[tuple[Path, list[Path]]]:
-    """Each folder of the package with its modules, the package itself first."""
-    for init in sorted(PACKAGE.rglob("__init__.py"), key=lambda path: path.parent):
-        modules = sorted(path for path in init.parent.glob("*.py") if path != init)
-        yield init.parent, modules
+    """Each folder of the package with its modules, in reading order."""
+    lessons = sorted(init.parent for init in PACKAGE.glob("course/lessons/*/__init__.py"))
+    for folder in (*(PACKAGE / room for room in ROOMS), *lessons):
+        yield folder, sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
 
 
 def _line(path: Path) -> str:

@@ -1,5 +1,5 @@
-"""Measuring rigs of single notebooks: a scenario or a small program that costs nothing to read past.
+"""Measuring rigs that more than one notebook needs: a scenario or a small program that costs nothing to read past.
 
-A notebook calls a rig in one line and shows the rig's source to a reader who asks. A rig that a second notebook needs
-moves up a folder.
+A notebook calls a rig in one line and shows the rig's source to a reader who asks. What serves a single lesson is in
+that lesson's folder in `course.lessons`.
 """

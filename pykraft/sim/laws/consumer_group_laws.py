@@ -28,7 +28,6 @@ from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGro
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
-    Assignment,
     MemberState,
     PartitionsOfTopic,
     topic_partitions,
@@ -37,6 +36,7 @@ from pykraft.coordinator.group.consumer_groups.consumer_group_records import (
     CURRENT_ASSIGNMENT,
     TARGET_ASSIGNMENT_MEMBER,
 )
+from pykraft.coordinator.group.topics import Assignment
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, GroupKey, GroupMemberKey
 from pykraft.protocol.messages.group_values import (
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -21,7 +21,7 @@ drawn as zero.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pykraft.cluster_view import ClusterView
 from pykraft.viz.boards import board_text
@@ -29,10 +29,6 @@ from pykraft.viz.boards.board_drawing import Drawing, legend
 from pykraft.viz.boards.board_facts import BoardFacts, count_of
 from pykraft.viz.boards.board_links import MOST_MESSAGES
 from pykraft.viz.drawing.figure import Figure
-
-if TYPE_CHECKING:
-    from pykraft.viz.boards.live import LiveBoard
-    from pykraft.viz.boards.live_clicks import Breakable
 
 
 class Describable(Protocol):
@@ -42,7 +38,7 @@ class Describable(Protocol):
 
 
 class Board:
-    """`board(cluster)` is a picture of a cluster; `board.live(cluster)` is one with buttons."""
+    """`board(cluster)` is a picture of a cluster."""
 
     def __call__(
         self,
@@ -92,25 +88,6 @@ class Board:
         drawing = Drawing(known, known.topic_partitions[:max_partitions], has_legend=False)
         drawing.draw("", "", "", ())
         return drawing.looks
-
-    def live(
-        self,
-        cluster: "Breakable",
-        script: Sequence[str] = (),
-        *,
-        topic: str | None = None,
-        columns: int = 1,
-        **options: Any,
-    ) -> "Figure | LiveBoard":
-        """A board with buttons, and switches for a producer and a consumer of `topic`. Where there is no page, or no
-        reader in front of it, the film strip of a script of clicks (see `live_clicks`), `columns` pictures side by
-        side; without a script, the static board. `options` are those of `board`."""
-        from pykraft.surroundings import is_headless, is_notebook
-        from pykraft.viz.boards.live import LiveBoard, film_strip
-
-        if is_headless() or not is_notebook():
-            return film_strip(cluster, script, topic, columns, **options)
-        return LiveBoard(cluster, script, topic, **options)
 
 
 board = Board()

@@ -25,6 +25,7 @@ from pykraft.viz.boards.board_drawing import COLUMNS, WIDTH
 from pykraft.viz.boards.cluster_board import board
 from pykraft.viz.boards.live_clicks import Breakable, LiveClicks, Recorder, Seen
 from pykraft.viz.drawing.figure import Figure
+from pykraft.viz.drawing.film_strip import Frame, strip
 
 STEP_MS = 500
 _SEEN = "Seen {seen} of {count} · {time}"
@@ -44,8 +45,6 @@ def film_strip(
 ) -> Figure:
     """One picture for each step of a script; without a script, the cluster as it is. `options` are those of `board`.
     The errors are those of `LiveClicks.click`. The producer and the consumer end with the script."""
-    from pykraft.viz.stories.story_frames import Frame, strip
-
     if not script:
         return board(cluster, **options)
     clicks = _clicks(cluster, topic)

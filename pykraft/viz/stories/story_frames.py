@@ -1,13 +1,11 @@
-"""Pictures of a story: one step on the board, the lanes of marks under it, and a film strip of several steps.
+"""Pictures of a story: one step on the board, and the lanes of marks under it.
 
 The lanes show at a glance where something happened: one lane for each kind of mark, so the place and the name say the
-kind, not a colour. A film strip is what a notebook without a kernel shows in place of the player.
+kind, not a colour.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pykraft.story.marks import Mark
@@ -15,7 +13,7 @@ from pykraft.story.story import Story
 from pykraft.viz.boards.cluster_board import board
 from pykraft.viz.drawing import palette
 from pykraft.viz.drawing.figure import Figure
-from pykraft.viz.drawing.svg import Svg, TextBox, shortened
+from pykraft.viz.drawing.svg import Svg
 
 WIDTH = 960
 LABELS = 90
@@ -92,52 +90,3 @@ def count_marks(marks: Sequence[Mark]) -> str:
 def _plural(kind: str, count: int) -> str:
     name = _NAMES.get(kind, _LANES[kind][0])
     return name if count == 1 else _PLURALS.get(kind, f"{name}s")
-
-
-# --- a film strip -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One picture of a strip."""
-
-    caption: str
-    figure: Figure
-
-
-_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
-
-
-def strip(title: str, frames: Sequence[Frame], columns: int = 1) -> Figure:
-    """Pictures one after the other, each under what was done. `columns` of them side by side, smaller."""
-    scale = 1 / columns
-    rows = [list(range(start, min(start + columns, len(frames)))) for start in range(0, len(frames), columns)]
-    heights = [max(frames[number].figure.height for number in row) * scale + _CAPTION for row in rows]
-    svg = Svg(WIDTH, sum(heights) + _GAP * max(0, len(rows) - 1) + 4)
-    boxes: list[TextBox] = []
-    y = 0.0
-    for row, height in zip(rows, heights, strict=True):
-        for column, number in enumerate(row):
-            x = column * WIDTH * scale
-            caption = shortened(f"{number + 1}  {frames[number].caption}", WIDTH * scale - 10, 14, bold=True)
-            svg.text(x, y + 18, caption, 14, bold=True)
-            _embed(svg, frames[number].figure, x, y + _CAPTION, WIDTH * scale - (8 if columns > 1 else 0))
-            boxes += [_moved(box, x, y + _CAPTION, scale) for box in frames[number].figure.boxes]
-        y += height + _GAP
-    text = "\n\n".join(f"{number}  {frame.caption}\n{frame.figure.text}" for number, frame in enumerate(frames, 1))
-    description = " ".join(f"Picture {number}: {frame.caption}." for number, frame in enumerate(frames, 1))
-    return Figure(title, svg.render(title, description), f"{title}\n\n{text}", (*svg.boxes, *boxes))
-
-
-def _embed(svg: Svg, figure: Figure, x: float, y: float, width: float) -> None:
-    """The drawing in a drawing; its title and its description stay, its style is that of the outer one."""
-    head, _, rest = figure.svg.partition(">")
-    assert head.startswith("<svg")
-    box = f'viewBox="0 0 {figure.width:g} {figure.height:g}" role="img"'
-    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{figure.height * width / figure.width:g}"'
-    svg.insert(f"<svg {place} {box}>{_STYLE.sub('', rest)}")
-
-
-def _moved(box: TextBox, x: float, y: float, scale: float) -> TextBox:
-    left, right = x + box.left * scale, x + box.right * scale
-    return TextBox(box.text, left, y + box.top * scale, right, y + box.bottom * scale)

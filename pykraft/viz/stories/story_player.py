@@ -18,8 +18,9 @@ from pykraft.story.story import Story
 from pykraft.viz.boards.board_drawing import COLUMNS
 from pykraft.viz.boards.cluster_board import board
 from pykraft.viz.drawing.figure import Figure
+from pykraft.viz.drawing.film_strip import Frame, strip
 from pykraft.viz.stories.story_clicks import StoryClicks
-from pykraft.viz.stories.story_frames import LABELS, WIDTH, Frame, count_marks, lanes, picture, strip
+from pykraft.viz.stories.story_frames import LABELS, WIDTH, count_marks, lanes, picture
 
 PLAY_MS = 500
 REACH = 3_000

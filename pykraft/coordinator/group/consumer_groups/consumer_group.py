@@ -23,7 +23,6 @@ from pykraft.common.types import Uuid
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
     LEAVE_EPOCH,
     NO_PARTITIONS,
-    Assignment,
     ConsumerGroupMember,
     MemberState,
     assignment_of,
@@ -32,7 +31,7 @@ from pykraft.coordinator.group.consumer_groups.consumer_group_records import gro
 from pykraft.coordinator.group.consumer_groups.reconciliation import NO_OWNER
 from pykraft.coordinator.group.consumer_groups.subscription_patterns import ResolvedPattern
 from pykraft.coordinator.group.consumer_groups.subscriptions import Subscriptions
-from pykraft.coordinator.group.topics import Topics
+from pykraft.coordinator.group.topics import Assignment, Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, GroupMemberKey, RegularExpressionKey
 from pykraft.protocol.messages.group_values import (
     ConsumerGroupCurrentMemberAssignmentValue,

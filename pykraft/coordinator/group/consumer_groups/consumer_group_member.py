@@ -16,11 +16,12 @@ Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember a
 org.apache.kafka.coordinator.group.modern.MemberState.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import NamedTuple, Protocol, Self
 
 from pykraft.common.types import Uuid
+from pykraft.coordinator.group.topics import Assignment
 from pykraft.protocol.messages.group_values import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -32,9 +33,6 @@ from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-
-Assignment = Mapping[Uuid, frozenset[int]]
-"""Partitions by topic. Never changed, and no topic without partitions."""
 
 NO_PARTITIONS: Assignment = {}
 

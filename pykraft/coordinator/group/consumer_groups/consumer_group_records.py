@@ -12,11 +12,8 @@ Follows org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers.
 from collections.abc import Iterable
 
 from pykraft.common.core import Steps
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
-    Assignment,
-    ConsumerGroupMember,
-    topic_partitions,
-)
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import ConsumerGroupMember, topic_partitions
+from pykraft.coordinator.group.topics import Assignment
 from pykraft.protocol.messages.coordinators import (
     CoordinatorRecord,
     GroupKey,

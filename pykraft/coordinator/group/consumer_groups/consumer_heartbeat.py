@@ -35,7 +35,6 @@ from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
     NO_PARTITIONS,
-    Assignment,
     ConsumerGroupMember,
     assignment_of,
     topic_partitions,
@@ -72,7 +71,7 @@ from pykraft.coordinator.group.consumer_groups.pattern_refresh import (
 from pykraft.coordinator.group.consumer_groups.reconciliation import Heard, Target, reconcile
 from pykraft.coordinator.group.consumer_groups.target_assignment import GroupTarget, compute_target
 from pykraft.coordinator.group.consumer_groups.target_computation import TargetComputations
-from pykraft.coordinator.group.topics import Topics
+from pykraft.coordinator.group.topics import Assignment, Topics
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.group_values import ConsumerGroupMetadataValue

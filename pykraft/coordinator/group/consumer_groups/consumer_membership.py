@@ -18,7 +18,6 @@ from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
-    Assignment,
     ConsumerGroupMember,
     is_subset,
 )
@@ -30,7 +29,7 @@ from pykraft.coordinator.group.consumer_groups.consumer_group_records import (
     pattern_tombstone,
     target_record,
 )
-from pykraft.coordinator.group.topics import Topics
+from pykraft.coordinator.group.topics import Assignment, Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 

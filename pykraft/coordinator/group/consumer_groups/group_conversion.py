@@ -30,11 +30,7 @@ from pykraft.coordinator.group.classic_groups.classic_group import (
 )
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
-    NO_PARTITIONS,
-    Assignment,
-    ConsumerGroupMember,
-)
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember
 from pykraft.coordinator.group.consumer_groups.consumer_group_records import (
     current_assignment_record,
     epoch_record,
@@ -51,7 +47,7 @@ from pykraft.coordinator.group.consumer_protocol import (
     read_subscription,
     version_of,
 )
-from pykraft.coordinator.group.topics import Topics, metadata_hash
+from pykraft.coordinator.group.topics import Assignment, Topics, metadata_hash
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.group_values import ClassicMemberMetadata
 

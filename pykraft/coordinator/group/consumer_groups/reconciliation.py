@@ -33,11 +33,11 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
     NO_PARTITIONS,
-    Assignment,
     ConsumerGroupMember,
     MemberState,
     overlaps,
 )
+from pykraft.coordinator.group.topics import Assignment
 
 NO_OWNER = -1
 

@@ -20,13 +20,9 @@ from pykraft.common.core import Steps
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.assignors import ASSIGNORS_IN_STEPS, Member
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
-from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
-    NO_PARTITIONS,
-    Assignment,
-    ConsumerGroupMember,
-)
+from pykraft.coordinator.group.consumer_groups.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember
 from pykraft.coordinator.group.consumer_groups.consumer_group_records import target_epoch_record, target_record_in_steps
-from pykraft.coordinator.group.topics import Topics
+from pykraft.coordinator.group.topics import Assignment, Topics
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 
 

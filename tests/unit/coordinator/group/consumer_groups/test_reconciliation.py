@@ -17,12 +17,12 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.config import ConsumerGroupConfig
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import (
-    Assignment,
     ConsumerGroupMember,
     MemberState,
     assignment_of,
 )
 from pykraft.coordinator.group.consumer_groups.reconciliation import Heard, Target, reconcile
+from pykraft.coordinator.group.topics import Assignment
 from tests.harness.consumer_groups import GROUP, ConsumerGroupScript, owned_partitions
 
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS
