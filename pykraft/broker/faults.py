@@ -128,8 +128,7 @@ class Faults:
         def handle_late(later: int) -> None:
             answered = self._carry_out(fault, inbound, later)
             if isinstance(answered, Promise):
-                answer.on_abandoned(answered.abandon)
-                answered.then(answer.keep)
+                answered.pass_on_to(answer)
             else:
                 answer.keep(answered)
 

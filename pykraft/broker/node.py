@@ -393,8 +393,7 @@ class Node:
             inbound, answer = self._waiting.pop(next(iter(self._waiting)))
             answered = self.handle(inbound, now)
             if isinstance(answered, Promise):
-                answer.on_abandoned(answered.abandon)
-                answered.then(answer.keep)
+                answered.pass_on_to(answer)
             else:
                 answer.keep(answered)
 

@@ -16,7 +16,7 @@ Kafka came to the same form three times: KafkaRaftClient.poll, the RequestManage
 (records, response) results of the controller and the new coordinators.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -81,6 +81,9 @@ def merge(polls: Sequence[Poll]) -> Poll:
 class Promise(Generic[T]):
     """A value that may come later. It is kept once, and then calls back what asked for it with `then`.
 
+    A promise may *fail* instead: what was to make the value has raised. An asker that can answer for that says so
+    (`then` with `on_failure`); if none does, the error goes to the caller of `fail`, so it is never lost.
+
     The asker may *abandon* a promise: it does not want the value any more, for instance because the client that sent
     the request has closed its connection. The operation that would keep the promise asks to hear of that with
     `on_abandoned`, and stops waiting. A promise has one asker: those that derive promises from it (`map`) pass
@@ -90,13 +93,16 @@ class Promise(Generic[T]):
     other threads wait on, hand out `concurrent.futures.Future`.)
     """
 
-    __slots__ = ("_callbacks", "_on_abandoned", "_value", "abandoned", "kept")
+    __slots__ = ("_callbacks", "_failure", "_on_abandoned", "_on_failure", "_value", "abandoned", "kept")
 
     def __init__(self) -> None:
         self.kept = False
+        """Nothing more will come: the value is there, or the promise has failed."""
         self.abandoned = False
         self._value: T | None = None
+        self._failure: Exception | None = None
         self._callbacks: list[Callable[[T], None]] = []
+        self._on_failure: tuple[Callable[[Exception], None], ...] = ()
         self._on_abandoned: tuple[Callable[[], object], ...] = ()
 
     @classmethod
@@ -109,7 +115,10 @@ class Promise(Generic[T]):
 
     @property
     def value(self) -> T:
+        """The value of a promise that is kept; raises the error of one that has failed."""
         assert self.kept, "the promise has not been kept yet"
+        if self._failure is not None:
+            raise self._failure
         return self._value  # type: ignore[return-value]
 
     def keep(self, value: T) -> None:
@@ -118,44 +127,74 @@ class Promise(Generic[T]):
         if self.abandoned:
             return
         assert not self.kept, "a promise is kept once"
-        self.kept = True
         self._value = value
-        self._on_abandoned = ()
-        callbacks, self._callbacks = self._callbacks, []
-        fault: Exception | None = None
-        for callback in callbacks:
-            try:
-                callback(value)
-            except Exception as error:
-                fault = fault or error
-        if fault is not None:
-            raise fault
+        callbacks = self._callbacks
+        self._end()
+        _call_all(callbacks, value)
 
-    def then(self, callback: Callable[[T], None]) -> None:
-        """Call back with the value: now, if the promise is kept, or when it is."""
-        if self.kept:
+    def fail(self, error: Exception) -> None:
+        """There will be no value, because of this error: tell those that asked to hear of it. Raises the error if none
+        did, also if the promise is abandoned."""
+        if self.abandoned:
+            raise error
+        assert not self.kept, "a promise is kept once"
+        self._failure = error
+        callbacks = self._on_failure
+        self._end()
+        if not callbacks:
+            raise error
+        _call_all(callbacks, error)
+
+    def _end(self) -> None:
+        self.kept = True
+        self._callbacks, self._on_failure, self._on_abandoned = [], (), ()
+
+    def then(self, callback: Callable[[T], None], on_failure: Callable[[Exception], None] | None = None) -> None:
+        """Call back with the value, or with the error of a promise that fails: now, if it is kept, or when it is."""
+        if not self.kept:
+            if not self.abandoned:
+                self._callbacks.append(callback)
+                if on_failure is not None:
+                    self._on_failure += (on_failure,)
+        elif self._failure is None:
             callback(self._value)  # type: ignore[arg-type]
-        elif not self.abandoned:
-            self._callbacks.append(callback)
+        elif on_failure is not None:
+            on_failure(self._failure)
+        else:
+            raise self._failure
 
     def map(self, make: Callable[[T], U]) -> "Promise[U]":
-        """The promise of what `make` returns for this value. When it is abandoned, so is this one."""
+        """The promise of what `make` returns for this value. It fails if `make` raises, or if this one fails. When it
+        is abandoned, so is this one. (If this one is kept already, what `make` raises comes to the caller.)"""
         if self.kept:
-            return Promise.of(make(self._value))  # type: ignore[arg-type]
+            return Promise.of(make(self.value))
         made: Promise[U] = Promise()
         made.on_abandoned(self.abandon)
-        self.then(lambda value: made.keep(make(value)))
+
+        def on_value(value: T) -> None:
+            try:
+                found = make(value)
+            except Exception as error:
+                made.fail(error)
+            else:
+                made.keep(found)
+
+        self.then(on_value, made.fail)
         return made
+
+    def pass_on_to(self, other: "Promise[T]") -> None:
+        """Let what becomes of this promise become of the other. When that one is abandoned, so is this one."""
+        other.on_abandoned(self.abandon)
+        self.then(other.keep, other.fail)
 
     def abandon(self) -> None:
         """Say that the value is not wanted any more. A promise that is kept stays kept."""
         if self.kept or self.abandoned:
             return
         self.abandoned = True
-        self._callbacks = []
+        self._callbacks, self._on_failure = [], ()
         callbacks, self._on_abandoned = self._on_abandoned, ()
-        for callback in callbacks:
-            callback()
+        _call_all(callbacks)
 
     def on_abandoned(self, callback: Callable[[], object]) -> None:
         """Call back when the promise is abandoned: now, if it is already. Never, if it is kept first.
@@ -166,6 +205,20 @@ class Promise(Generic[T]):
             callback()
         elif not self.kept:
             self._on_abandoned += (callback,)
+
+
+def _call_all(callbacks: Iterable[Callable[..., object]], *arguments: Any) -> None:
+    """Call each, also if one of them raises; then the first error is raised. A failure of a disk comes first: it stops
+    the node."""
+    fault: Exception | None = None
+    for callback in callbacks:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            if fault is None or (isinstance(error, OSError) and not isinstance(fault, OSError)):
+                fault = error
+    if fault is not None:
+        raise fault
 
 
 Steps = Generator[Any, int, T]

@@ -1,8 +1,9 @@
 """Batches of a coordinator's partition as changes of its shard, and their replay.
 
 Clients may write to the partition (one named ``__admin_client``, as in Kafka), and so may later releases. Therefore the
-bytes of a record prove nothing. A record of a type that this code does not know is skipped, as Kafka skips it. One that
-cannot be read, or that its shard refuses, is an `UnreplayableRecordError`, which says where it is.
+bytes of a record prove nothing. A record of a type that this code does not know is skipped, as Kafka skips it, and so
+is a control record that ends no transaction; of one that does, only the key is read. A record that cannot be read, or
+that its shard refuses, is an `UnreplayableRecordError`, which says where it is.
 
 Follows org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from pykraft.coordinator.ports import Shard
-from pykraft.protocol.messages.control import EndTxnMarker, decode_control_record
+from pykraft.protocol.messages.control import ControlRecordType, control_record_number
 from pykraft.protocol.messages.coordinators import (
     CoordinatorRecord,
     RecordTypes,
@@ -25,6 +26,8 @@ NO_PRODUCER = -1
 NO_OFFSET = -1
 MARKER = -1
 """Stands for the type of a record that is a transaction's marker, and of one whose key has no type."""
+
+_ENDS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 Skipped = Callable[[int, int], object]
 """Hears of a record that is skipped: its offset and its type."""
@@ -72,10 +75,10 @@ def changes(types: RecordTypes, batch: RecordBatch, skipped: Skipped | None = No
             if not batch.is_control:
                 decoded = decode_coordinator_record(types, record.key or b"", record.value)
                 change = Change(decoded, producer_id, False, record.offset)
-            else:
-                kind, content = decode_control_record(record.key or b"", record.value or b"")
-                if isinstance(content, EndTxnMarker):
-                    change = Change(None, batch.producer_id, kind.name == "COMMIT", record.offset)
+            elif (kind := control_record_number(record.key or b"")) in _ENDS:
+                change = Change(None, batch.producer_id, kind == ControlRecordType.COMMIT, record.offset)
+            elif kind not in list(ControlRecordType):
+                raise UnknownRecordTypeError(kind)
         except UnknownRecordTypeError as error:
             if skipped is not None:
                 skipped(record.offset, error.record_type)

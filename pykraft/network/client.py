@@ -98,6 +98,10 @@ class SocketWire(WatchedStream):
         if has_bytes:  # not above: an error of a callback is not one of the socket
             self._peer.received(now)
 
+    def give_up(self) -> None:
+        if self.events:
+            self._peer.closed(self._dialer.peers.now)
+
     def _watch(self) -> None:
         if self._is_connected and self.events:
             self.watch_for(READ | (WRITE if self.output else 0))

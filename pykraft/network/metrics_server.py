@@ -76,6 +76,9 @@ class _Client:
         except OSError:
             self.close()
 
+    def give_up(self) -> None:
+        self.close()
+
     def _read(self) -> None:
         data = self._sock.recv(_MOST_BYTES)
         self._request += data
@@ -148,6 +151,9 @@ class MetricsServer:
             self.clients[_Client(self, sock)] = None
         except OSError:
             sock.close()
+
+    def give_up(self) -> None:
+        """The client that could not be served is gone; others may come."""
 
     def close(self) -> None:
         for client in list(self.clients):

@@ -14,7 +14,7 @@ import select
 import selectors
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -41,6 +41,10 @@ class Ready(Protocol):
 
     def on_ready(self, events: int) -> None: ...
 
+    def give_up(self) -> None:
+        """`on_ready` has raised what nothing expected: close the connection that it was about."""
+        ...
+
 
 Told = tuple[Ready, int]
 """The owner of a socket that is ready, and for which events."""
@@ -59,6 +63,8 @@ class Selector:
     def __init__(self) -> None:
         self._poller: Any = select.epoll() if HAS_EPOLL else _Portable()
         self._owners: dict[int, Ready] = {}
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of what an owner has raised, unless the system refused something to it; None: `tell` raises it."""
         self._untold: list[Told] = []
         """Owners of sockets that were ready, and have not been called yet."""
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -93,13 +99,26 @@ class Selector:
         """Call the owners of the sockets that are ready. (A thread that needs a lock for it takes it after `wait`.)
 
         After `MAX_TELLING_S` the rest has to wait: a request takes up to a twentieth of a second to be decoded, and may
-        have come on many sockets at once."""
+        have come on many sockets at once. An owner that raises gives up its connection, and the others are called."""
         enough = perf_counter() + MAX_TELLING_S
         for number, (owner, events) in enumerate(ready, 1):
-            owner.on_ready(events)
+            try:
+                owner.on_ready(events)
+            except Exception as error:
+                self._give_up(owner, error)
             if perf_counter() >= enough:
                 self._untold = ready[number:]
                 return
+
+    def _give_up(self, owner: Ready, error: Exception) -> None:
+        if self.on_error is None:
+            raise error
+        try:
+            owner.give_up()
+        except Exception as second:
+            error = error if isinstance(second, OSError) else second
+        if not isinstance(error, OSError):
+            self.on_error(error)
 
     def wakeup(self) -> None:
         """Let `wait` return now. This alone may be called from any thread."""
@@ -115,6 +134,9 @@ class Selector:
                 continue
         except BlockingIOError:
             return
+
+    def give_up(self) -> None:
+        """There is no connection to close."""
 
     def close(self) -> None:
         self._poller.close()
@@ -226,6 +248,9 @@ class WatchedStream(Stream):
 
     def on_ready(self, events: int) -> None:
         """The socket is ready, or was before it was closed: then `events` of this stream are 0."""
+        raise NotImplementedError
+
+    def give_up(self) -> None:
         raise NotImplementedError
 
     def close_socket(self) -> None:

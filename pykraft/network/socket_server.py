@@ -85,6 +85,12 @@ class AcceptedSocket(WatchedStream):
             self.has_hung_up = True
         self.connection.go_on()
 
+    def give_up(self) -> None:
+        if self.events:
+            self.connection.close(reset=True)
+        if self.events:  # what raised was the closing
+            self.close(reset=True)
+
     def watch(self) -> None:
         """Wait for what the socket does next, but not for what is known already: the system reports that again and
         again. (A muted connection stays watched: mostly nothing comes, and one report costs less than to stop watching
@@ -147,9 +153,11 @@ class Processor:
                 sock, high = sock.dup(), sock  # it moves to the number that is free now, or what is free is used up
                 high.close()
             self._serve(sock, address, listener, kind, when_closed)
-        except OSError:
+        except Exception as error:
             sock.close()
             when_closed()
+            if not isinstance(error, OSError):
+                raise
 
     def _serve(
         self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
@@ -286,6 +294,14 @@ class Acceptor:
             self.go_on(now)
             if self._held is not None:
                 return
+
+    def give_up(self) -> None:
+        """Close the connection that could not be served; others may come."""
+        if self._held is not None:
+            self._held[0].close()
+            self._held = None
+        if self._sock is not None:
+            self._watch(True)
 
     def go_on(self, now: int) -> int:
         """Let the connection that waits be served if it may; returns when to ask again. (When a connection is closed,

@@ -27,6 +27,7 @@ Follows kafka.network.RequestChannel (its ArrayBlockingQueue), and Processor's r
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pykraft.common.timer import Timer
@@ -159,9 +160,16 @@ class ProcessorChannel(RequestChannel):
             response = self.responses.popleft()
             if isinstance(self.metrics, SharedRequestMetrics):
                 self.metrics.taken()
-            response.connection.send_response(response)
+            self._do(partial(response.connection.send_response, response))
         while self._notes:
-            self._notes.popleft()()
+            self._do(self._notes.popleft())
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """What one connection raises must not keep the others from their answers."""
+        try:
+            call()
+        except Exception as error:
+            self.note_error(error)
 
 
 class SharedRequestMetrics(RequestMetrics):

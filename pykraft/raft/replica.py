@@ -58,9 +58,15 @@ class ParkedFetch:
 
     def release(self) -> None:
         """Answer, unless that was done."""
-        if not self.promise.kept:
-            self.expiry.cancel()
-            self.promise.keep(self._answer())
+        if self.promise.kept:
+            return
+        self.expiry.cancel()
+        try:
+            answer = self._answer()
+        except Exception as error:
+            self.promise.fail(error)
+        else:
+            self.promise.keep(answer)
 
 
 class RaftReplica:

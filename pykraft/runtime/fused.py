@@ -5,6 +5,7 @@ Follows kafka.network.SocketServer, whose threads it does without; `runtime.stag
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 from pykraft.broker.node import Node
 from pykraft.broker.settings.config import Listener
@@ -45,6 +46,7 @@ class FusedStages:
         self._processor = Processor(selector, self._requests, options)
         self._acceptors: list[Acceptor] = []
         self._idle_check = 0
+        self._requests.on_error = partial(node.fault_handler.handle_fault, "network")
         self._requests.metrics = RequestMetrics(node.metrics, stopwatch)
         self._times = ThreadTimes(node.metrics, self._requests.metrics)
         node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)

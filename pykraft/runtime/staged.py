@@ -45,7 +45,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
+from typing import TypeVar
 
 from pykraft.broker.node import Node
 from pykraft.broker.settings.config import Listener
@@ -60,6 +62,8 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_connection import QueuedRequest
+
+T = TypeVar("T")
 
 _CONNECTIONS_THAT_WAIT = 20
 """For each network thread."""
@@ -120,6 +124,7 @@ class NetworkThread:
         self._timer = Timer()
         self.waiting = WaitingTime(stages.stopwatch)
         self.channel = ProcessorChannel(queue_, self._timer, stages.clock, self._wakeup, stages.to_the_node)
+        self.channel.on_error = self._selector.on_error = self._timer.on_error = stages.note_fault
         self.processor = Processor(self._selector, self.channel, stages.options)
         self._calls: queue.Queue[Callable[[], object]] = queue.Queue(_CONNECTIONS_THAT_WAIT)
         self._reset = False
@@ -165,13 +170,14 @@ class NetworkThread:
         waiting.end()
         now = processor.now = self._stages.clock()
         while not self._calls.empty():
-            self._calls.get_nowait()()
+            self._stages.attempt(self._calls.get_nowait(), otherwise=None)
         channel.send_responses()
         self._selector.tell(ready)
         self._timer.expire(now)
-        idle_check = processor.close_idle(now) if now >= deadline else deadline
+        close_idle = partial(processor.close_idle, now)
+        idle_check = self._stages.attempt(close_idle, otherwise=now + _MAX_WAIT_MS) if now >= deadline else deadline
         if self._quotas.has_excess:
-            processor.close_excess(self._quotas)
+            self._stages.attempt(partial(processor.close_excess, self._quotas), otherwise=None)
         return min(idle_check, self._timer.deadline)
 
     def _close(self) -> None:
@@ -189,6 +195,7 @@ class AcceptorThread:
         self._threads = threads
         self._next = 0
         self._selector = Selector()
+        self._selector.on_error = stages.note_fault
         quotas = stages.quotas[listener.kind]
         quotas.when_released.append(self.wakeup)
         self.acceptor = Acceptor(self._selector, self, listener.name, listener.kind, quotas, stages.clock)
@@ -226,7 +233,8 @@ class AcceptorThread:
             while self._stages.is_accepting:
                 wait_ms = min(deadline - self._stages.clock(), _MAX_WAIT_MS)
                 self._selector.tell(self._selector.wait(wait_ms / 1000))
-                deadline = self.acceptor.go_on(self._stages.clock())
+                now = self._stages.clock()
+                deadline = self._stages.attempt(partial(self.acceptor.go_on, now), otherwise=now + _MAX_WAIT_MS)
         except BaseException as error:
             self._stages.fail(error)
         finally:
@@ -393,7 +401,7 @@ class StagedStages:
         if self._failure is not None:
             raise self._failure
         while self._for_the_node:
-            self._for_the_node.popleft()()
+            self._node.fault_handler.attempt("network", self._for_the_node.popleft(), otherwise=None)
         self._polled_at = now
 
     def look_after(self, now: int) -> int:
@@ -447,6 +455,20 @@ class StagedStages:
         """Have the node's thread do something with the node."""
         self._for_the_node.append(call)
         self._wakeup()
+
+    def note_fault(self, error: Exception) -> None:
+        """A connection has met an exception that nothing expected: let the node take note of it. (On these threads an
+        OSError is that of a socket: the system has refused something.)"""
+        if not isinstance(error, OSError):
+            self.to_the_node(partial(self._node.fault_handler.handle_fault, "network", error))
+
+    def attempt(self, call: Callable[[], T], otherwise: T) -> T:
+        """What `call` returns, or `otherwise` if it raises."""
+        try:
+            return call()
+        except Exception as error:
+            self.note_fault(error)
+            return otherwise
 
     def fail(self, error: BaseException) -> None:
         """A thread has ended by an error: so does the node."""

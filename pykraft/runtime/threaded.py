@@ -42,7 +42,7 @@ from pykraft.broker.settings import socket_config as keys
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
-from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.prometheus import exposition_in_steps
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
@@ -136,6 +136,7 @@ class NodeThread:
 
     def _survive_faults(self, faults: FaultHandler) -> None:
         """What callbacks raise on this thread is no reason to stop."""
+        self._selector.on_error = partial(faults.handle_fault, "network")
         self._client.on_error = partial(faults.handle_fault, "response")
         self._client.timer.on_error = partial(faults.handle_fault, "network-timer")
         self._background.on_error = partial(faults.handle_fault, "background")
@@ -284,7 +285,9 @@ class NodeThread:
                 poll = self.node.poll(now)
                 self._send((*self._outbox, *poll.requests), now)
                 self._outbox.clear()
-                own_deadline = min(self._client.timer.deadline, stages.look_after(now))
+                attempt, later = self.node.fault_handler.attempt, now + RETRY_AFTER_FAULT_MS
+                looked_after = attempt("network", stages.look_after, now, otherwise=later)
+                own_deadline = min(self._client.timer.deadline, looked_after)
                 self._deadline = min(poll.deadline, network_deadline, own_deadline)
                 if self.node.is_shut_down(now):
                     return

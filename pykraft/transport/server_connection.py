@@ -40,6 +40,11 @@ A request for which there is not enough memory
 A request that cannot be read, handled or answered for want of memory ends its connection, and nothing else: the node
 goes on with what it has.
 
+An error that nothing expected
+------------------------------
+The same holds for any other exception between the bytes and the node: it ends the connection that it came upon. The
+owner of the `RequestChannel` hears of it (`on_error`); in a simulation, which has no such owner, it is raised.
+
 Follows org.apache.kafka.common.network.Selector and kafka.network.{Processor,RequestChannel}.
 """
 
@@ -166,6 +171,8 @@ class RequestChannel:
         """None: nothing is measured."""
         self.recorder: FrameRecorder | None = None
         """None: no frame is kept."""
+        self.on_error: Callable[[Exception], None] | None = None
+        """Hears of an error that nothing expected, and that ends a connection; None: it is raised."""
         self.room = capacity
         """This many requests more may be put into the queue."""
         self._queue: deque[QueuedRequest] = deque()
@@ -192,6 +199,12 @@ class RequestChannel:
             starved, self.starved = self.starved, {}
             for connection in starved:
                 connection.go_on()
+
+    def note_error(self, error: Exception) -> None:
+        """Give an error that nothing expected to the owner, or raise it."""
+        if self.on_error is None:
+            raise error
+        self.on_error(error)
 
     # What passes from the node's side of a connection to the network's, and back. Here both are the same thread.
 
@@ -255,6 +268,9 @@ class ServerConnection:
                 stream.watch()
         except (OSError, EOFError, ProtocolError, MemoryError):
             self.close()
+        except Exception as error:
+            self._requests.note_error(error)
+            self.close()
 
     @property
     def _is_over(self) -> bool:
@@ -271,7 +287,13 @@ class ServerConnection:
             return
         metrics = self._requests.metrics
         begun = 0 if metrics is None else metrics.stopwatch()
-        answered = handler.handle(inbound, now)
+        try:
+            answered = handler.handle(inbound, now)
+        except OSError:  # a disk has failed: that is the node's affair
+            raise
+        except Exception as error:
+            self._give_up(error)
+            return
         marks = None if metrics is None else Marks(queued_at, begun, metrics.stopwatch())
         if not isinstance(answered, Promise):
             self.respond(inbound, answered, marks)
@@ -280,11 +302,17 @@ class ServerConnection:
             self.respond(inbound, answered.value, marks)
             return
         self._waiting = inbound, answered
-        answered.then(partial(self.respond, inbound, marks=marks, has_waited=True))
+        answered.then(partial(self.respond, inbound, marks=marks, has_waited=True), self._give_up)
         if not self.is_open:
             self.abandon()
         elif self.stream.has_hung_up:
             self._requests.look_again(self)
+
+    def _give_up(self, error: Exception) -> None:
+        """There will be no answer."""
+        self._waiting = None
+        self._requests.note_error(error)
+        self._requests.hang_up(self)
 
     def respond(
         self, inbound: InboundRequest, answer: Answer, marks: Marks | None = None, has_waited: bool = False
@@ -302,11 +330,14 @@ class ServerConnection:
             return
         try:
             parts, throttle_ms = answer.encode(inbound.context)
+            if requests.metrics is not None and answer.response is not None:
+                requests.metrics.count_errors(inbound, answer.response, answer.errors)
         except (struct.error, MemoryError):
             requests.hang_up(self)
             return
-        if requests.metrics is not None and answer.response is not None:
-            requests.metrics.count_errors(inbound, answer.response, answer.errors)
+        except Exception as error:
+            self._give_up(error)
+            return
         requests.deliver(ReadyResponse(self, inbound, parts, throttle_ms, marks, ready))
 
     def send_response(self, response: ReadyResponse) -> None:
@@ -318,11 +349,15 @@ class ServerConnection:
         try:
             self.channel.done(inbound.context, throttle_ms > 0)
             self._send(parts)
+            if marks is not None and requests.metrics is not None:
+                requests.metrics.record(inbound, marks, ready_at, throttle_ms)
         except (OSError, EOFError, MemoryError):
             self.close()
             return
-        if marks is not None and requests.metrics is not None:
-            requests.metrics.record(inbound, marks, ready_at, throttle_ms)
+        except Exception as error:
+            requests.note_error(error)
+            self.close()
+            return
         if throttle_ms > 0:
             requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
         self.go_on()
@@ -351,5 +386,9 @@ class ServerConnection:
     def abandon(self) -> None:
         """Let the node know that its answer is not awaited any more."""
         waiting, self._waiting = self._waiting, None
-        if waiting is not None:
+        if waiting is None:
+            return
+        try:
             waiting[1].abandon()
+        except Exception as error:
+            self._requests.note_error(error)

@@ -13,6 +13,7 @@ import pytest
 
 from pykraft import Cluster, ClusterError
 from pykraft.broker.node import Node
+from pykraft.common.fault_handler import FatalFault
 from pykraft.common.metrics import NETWORK
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataRequest
@@ -172,14 +173,17 @@ def test_the_nodes_own_thread_comes_before_handlers_that_come_later() -> None:
     assert order == ["node"] + ["handler"] * 8
 
 
-def test_a_handler_that_fails_stops_the_node_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fatal_fault_on_a_handler_stops_the_node_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle(*_: object) -> None:
+        raise FatalFault("planted")
+
     cluster = Cluster(nodes=1, network="staged")
     node = thread_of(cluster).node
-    monkeypatch.setattr(node, "handle", lambda *_: 1 // 0)
+    monkeypatch.setattr(node, "handle", handle)
     with Connection(cluster.bootstrap_servers) as connection, pytest.raises(Closed):
         connection.ask(HELLO, 3)
     wait_until(lambda: not cluster.alive, "the node has stopped")
-    with pytest.raises(ClusterError, match="node 1 died: ZeroDivisionError"):
+    with pytest.raises(ClusterError, match="node 1 died: FatalFault: planted"):
         cluster.close()
 
 

@@ -298,8 +298,14 @@ class TransactionVerification:
         give_up = self._now() + (patience_ms if retries and transaction.support.bumps_epoch else 0)
 
         def attempt(_: int) -> None:
-            if not verified.abandoned:
-                self._attempt(transaction, sequences).then(on_answer)
+            if verified.abandoned:
+                return
+            try:
+                self._attempt(transaction, sequences).then(on_answer, verified.fail)
+            except Exception as error:
+                if verified.kept:
+                    raise
+                verified.fail(error)
 
         def on_answer(answer: Verified) -> None:
             now = self._now()

@@ -13,6 +13,9 @@ An operation watches several partitions and ends once: it is completed, it expir
 leaves all of them at once. A client chooses how long its fetch waits, up to 24 days, so a fetch that outlived its
 client would be tried at every append for as long.
 
+An operation whose trial or expiry raises ends, too: its promise fails, so its request is answered with an error. Those
+that wait for the same partition, and what has happened to the partition, have nothing to do with that.
+
 Follows org.apache.kafka.server.purgatory.{DelayedOperation,DelayedOperationPurgatory}. Kafka's purgatory keeps what
 departed clients asked for until it expires.
 """
@@ -21,6 +24,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Protocol
 
 from pykraft.common.core import Promise
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.timer import Timer, TimerTask
 
 
@@ -58,8 +62,10 @@ class _Watcher:
 class Purgatory:
     """The delayed operations of one kind."""
 
-    def __init__(self, timer: Timer) -> None:
+    def __init__(self, timer: Timer, faults: FaultHandler) -> None:
+        """`faults` hears of an error for which no request can be answered."""
         self._timer = timer
+        self._faults = faults
         self._watchers: dict[Hashable, dict[_Watcher, None]] = {}
         """By key, in the order in which they came."""
         self._waiting = 0
@@ -94,16 +100,32 @@ class Purgatory:
             if watcher in watchers and not watcher.is_being_tried and self._try(watcher, key):
                 self._leave(watcher)
 
-    @staticmethod
-    def _try(watcher: _Watcher, key: Hashable) -> bool:
+    def _try(self, watcher: _Watcher, key: Hashable) -> bool:
+        """Whether the operation has ended."""
         watcher.is_being_tried = True
-        is_complete = watcher.operation.try_complete(key)
-        watcher.is_being_tried = False
-        return is_complete
+        try:
+            return watcher.operation.try_complete(key)
+        except Exception as error:
+            self._end_with(error, watcher.operation)
+            return True
+        finally:
+            watcher.is_being_tried = False
 
     def _expire(self, watcher: _Watcher) -> None:
         self._leave(watcher)
-        watcher.operation.expire()
+        try:
+            watcher.operation.expire()
+        except Exception as error:
+            self._end_with(error, watcher.operation)
+
+    def _end_with(self, error: Exception, operation: DelayedOperation) -> None:
+        """Answer the request with an error, or take note of one that came after its answer."""
+        try:
+            if operation.promise.kept:
+                raise error
+            operation.promise.fail(error)
+        except Exception as unheard:
+            self._faults.handle_fault("purgatory", unheard)
 
     def _leave(self, watcher: _Watcher) -> None:
         """The operation has ended: it watches nothing any more."""

@@ -93,9 +93,9 @@ class ReplicaManager:
         """Partitions whose logs are still to be made, in this order, or are being made."""
         self._making: Steps[None] | None = None
         self.image: MetadataImage = EMPTY_IMAGE
-        self.produces = Purgatory(timer)
-        self.fetches = Purgatory(timer)
-        self.deletes = Purgatory(timer)
+        self.produces = Purgatory(timer, faults)
+        self.fetches = Purgatory(timer, faults)
+        self.deletes = Purgatory(timer, faults)
         self._watched: dict[str, Callable[[int], None]] = {}
         self.fetchers: dict[int, ReplicaFetcher] = {}
         """By leader: from each of them the partitions are fetched that it leads."""

@@ -148,7 +148,11 @@ class Dispatcher:
     def _wait(self, work: Work, awaited: Promise[Any]) -> None:
         """The handler waits for something. If its client hangs up before that, nothing wants it."""
         self._promise(work).on_abandoned(awaited.abandon)
-        awaited.then(lambda value: self._keep(work, self._work(work, value, self._now())))
+
+        def go_on(_: object) -> None:
+            self._keep(work, self._work(work, awaited, self._now()))
+
+        awaited.then(go_on, go_on)
 
     def _keep(self, work: Work, ended: Any) -> None:
         if ended is not _LATER:

@@ -143,9 +143,18 @@ def decode_control_record(
 
 def decode_control_record_key(key: bytes | bytearray | memoryview) -> ControlRecordType:
     """Which control record has this key."""
+    number = control_record_number(key)
+    if number not in _TYPES:
+        raise ProtocolError(f"no control record has type {number}")
+    return ControlRecordType(number)
+
+
+def control_record_number(key: bytes | bytearray | memoryview) -> int:
+    """The type in the key of a control record, as a number that a later release may have given a meaning. ProtocolError
+    if there is none."""
     if len(key) < _KEY.size:
         raise ProtocolError(f"the key of a control record has {len(key)} bytes")
     version, number = _KEY.unpack_from(key)
-    if version < CONTROL_RECORD_KEY_VERSION or number not in _TYPES:
-        raise ProtocolError(f"no control record has type {number} in version {version}")
-    return ControlRecordType(number)
+    if version < CONTROL_RECORD_KEY_VERSION:
+        raise ProtocolError(f"the key of a control record has version {version}")
+    return int(number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykraft.common.core import FOREVER, Outbound, Poll, Promise, merge
@@ -121,3 +123,59 @@ def test_all_that_asked_for_a_value_get_it_also_if_one_of_them_raises() -> None:
     with pytest.raises(ValueError, match="planted"):
         promise.keep(5)
     assert told == [5] and promise.kept
+
+
+def refuse(value: int) -> str:
+    raise ValueError(f"planted at {value}")
+
+
+def test_a_mapped_promise_whose_function_raises_fails_and_so_does_what_is_derived_from_it() -> None:
+    source: Promise[int] = Promise()
+    made = source.map(refuse).map(len)
+    heard: list[object] = []
+    made.then(heard.append, lambda error: heard.append(str(error)))
+    source.keep(7)
+    assert source.kept and source.value == 7, "the source has its value all the same"
+    assert made.kept and heard == ["planted at 7"]
+    with pytest.raises(ValueError, match="planted at 7"):
+        _ = made.value
+    made.then(heard.append, lambda error: heard.append("late"))
+    assert heard == ["planted at 7", "late"]
+
+
+@pytest.mark.parametrize("asked", [lambda promise: None, lambda promise: promise.then(print), Promise.abandon])
+def test_a_failure_that_nothing_hears_of_is_raised(asked: Any) -> None:
+    promise: Promise[int] = Promise()
+    asked(promise)
+    with pytest.raises(ValueError, match="planted"):
+        promise.fail(ValueError("planted"))
+
+
+def test_a_promise_passes_on_its_value_its_failure_and_being_abandoned() -> None:
+    source: Promise[int] = Promise()
+    other: Promise[int] = Promise()
+    source.pass_on_to(other)
+    source.keep(7)
+    assert other.value == 7
+    failing: Promise[int] = Promise()
+    failing.pass_on_to(other := Promise())
+    heard: list[Exception] = []
+    other.then(print, heard.append)
+    failing.fail(ValueError("planted"))
+    assert [str(error) for error in heard] == ["planted"]
+    unwanted: Promise[int] = Promise()
+    unwanted.pass_on_to(other := Promise())
+    other.abandon()
+    assert unwanted.abandoned
+
+
+def test_of_several_errors_the_failure_of_a_disk_is_raised() -> None:
+    promise: Promise[int] = Promise()
+    for error in (ValueError("a bug"), OSError("a disk"), OSError("another disk")):
+
+        def raising(_: int, error: Exception = error) -> None:
+            raise error
+
+        promise.then(raising)
+    with pytest.raises(OSError, match=r"^a disk"):
+        promise.keep(5)

@@ -3,6 +3,7 @@ Kafka. The load of that partition may fail, but the node starts, and its other p
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -44,8 +45,10 @@ from pykraft.protocol.messages.group_values import (
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest
+from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.producer_state import AppendOrigin
 from tests.harness.controllers import new_topic
 from tests.harness.lone_node import LoneNode
 
@@ -292,6 +295,37 @@ def test_a_transaction_that_cannot_be_replayed_fails_its_partition_and_nothing_e
     assert producer_error(again, IDS[0]) == ErrorCode.NOT_COORDINATOR
     assert producer_error(again, IDS[1]) == ErrorCode.NONE
     assert [failure["topic"] for failure in failures(again)] == [TRANSACTION_TOPIC]
+
+
+def append_control(lone: LoneNode, place: TopicPartition, key: bytes) -> None:
+    """What only a later release of Kafka writes: a control batch with this key, and a value that says nothing."""
+    builder = RecordBatchBuilder(control=True)
+    builder.append(0, key, b"?")
+    partition = lone.broker.replicas.partitions[place]
+    partition.log.append_as_leader(RecordBatch(builder.build()), partition.leader_epoch, AppendOrigin.COORDINATOR)
+
+
+@pytest.mark.parametrize("topic", [GROUP_TOPIC, TRANSACTION_TOPIC])
+def test_control_records_of_types_that_are_not_known_are_skipped(topic: str) -> None:
+    lone = node_with_internal_topics()
+    assert commit(lone, A, 7) == producer_error(lone, A) == ErrorCode.NONE
+    for kind in (7, 32767, -1):
+        append_control(lone, TopicPartition(topic, 0), struct.pack(">hh", 3, kind))
+    append_control(lone, TopicPartition(topic, 0), struct.pack(">hh", 0, 2))  # known, and nothing to a coordinator
+    again = restarted(lone)
+    assert committed(again, A) == 7 and producer_error(again, A) == ErrorCode.NONE
+    assert not failures(again)
+    skipped = [event.fields for event in again.journal.events if event.name == "unknown_record_type"]
+    assert [(each["topic"], each["record_type"]) for each in skipped] == [(topic, 7), (topic, 32767), (topic, -1)]
+
+
+@pytest.mark.parametrize("key", [b"", b"\0\0\0", b"\xff\xff\0\1"])
+def test_a_control_record_without_a_type_fails_its_partition(key: bytes) -> None:
+    lone = node_with_internal_topics()
+    append_control(lone, TopicPartition(GROUP_TOPIC, 0), key)
+    again = restarted(lone)
+    assert committed(again, IDS[0]) == ErrorCode.NOT_COORDINATOR and committed(again, IDS[1]) == -1
+    assert [failure["record_type"] for failure in failures(again)] == [-1]
 
 
 # --- an attack --------------------------------------------------------------------------------------------------------

@@ -117,3 +117,24 @@ def test_what_the_node_leaves_for_the_network_is_done_there_and_the_other_way_ro
     assert calls[2:] == ["close", "go_on"] and not channel.has_news
     to_the_node[0]()
     assert calls[4:] == ["abandon"]
+
+
+def test_what_one_connection_raises_does_not_keep_the_others_from_their_answers() -> None:
+    class Connection:
+        def __init__(self, fault: Exception | None) -> None:
+            self._fault = fault
+
+        def close(self) -> None:
+            if self._fault is not None:
+                raise self._fault
+            closed.append(self)
+
+    closed: list[Connection] = []
+    told: list[Exception] = []
+    channel = ProcessorChannel(RequestQueue(1), Timer(), lambda: 0, lambda: None, lambda call: None)
+    channel.on_error = told.append
+    faults = [None, ValueError("planted"), None]
+    for fault in faults:
+        channel.hang_up(Connection(fault))  # type: ignore[arg-type]
+    channel.send_responses()
+    assert len(closed) == 2 and told == [faults[1]]

@@ -329,7 +329,7 @@ def weighed(answers: Sequence[Any], respond: Callable[[list[Any]], Handled]) -> 
 
 
 def gather(promises: Sequence[Promise[Any]]) -> Promise[list[Any]]:
-    """The values of all promises, when all are kept."""
+    """The values of all promises, when all are kept. It fails as soon as one of them does."""
     gathered: Promise[list[Any]] = Promise()
     if all(promise.kept for promise in promises):
         return Promise.of([promise.value for promise in promises])
@@ -340,10 +340,14 @@ def gather(promises: Sequence[Promise[Any]]) -> Promise[list[Any]]:
         if not left[0]:
             gathered.keep([promise.value for promise in promises])
 
+    def on_failure(error: Exception) -> None:
+        if not gathered.kept:
+            gathered.fail(error)
+
     for promise in promises:
         gathered.on_abandoned(promise.abandon)
     for promise in promises:
-        promise.then(on_one)
+        promise.then(on_one, on_failure)
     return gathered
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+
+import pytest
 
 from pykraft.broker.replication.purgatory import Purgatory
 from pykraft.broker.startup.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
 from pykraft.common.core import Failure, Promise
 from pykraft.common.errors import ErrorCode
+from pykraft.common.fault_handler import FaultHandler, StrictFaultHandler
 from pykraft.common.timer import Timer
+from pykraft.common.trace import RingBuffer, Silence, Tracer
 from pykraft.common.types import Node
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
 )
+
+FAULTS = StrictFaultHandler(Tracer(1, Silence()))
 
 
 class Door:
@@ -38,7 +44,7 @@ class Door:
 
 def test_what_can_be_done_at_once_does_not_wait() -> None:
     timer = Timer()
-    purgatory, door = Purgatory(timer), Door()
+    purgatory, door = Purgatory(timer, FAULTS), Door()
     door.is_open = True
     assert purgatory.try_complete_else_watch(door, ["a"], 100)
     assert len(purgatory) == 0 and door.ended == ["complete"]
@@ -48,7 +54,7 @@ def test_what_can_be_done_at_once_does_not_wait() -> None:
 
 def test_an_operation_that_watches_several_keys_is_completed_once() -> None:
     timer = Timer()
-    purgatory, door = Purgatory(timer), Door()
+    purgatory, door = Purgatory(timer, FAULTS), Door()
     assert not purgatory.try_complete_else_watch(door, ["a", "b"], 100)
     assert len(purgatory) == 1
     purgatory.check("b")
@@ -63,7 +69,7 @@ def test_an_operation_that_watches_several_keys_is_completed_once() -> None:
 
 def test_what_nothing_helps_expires_once() -> None:
     timer = Timer()
-    purgatory, door = Purgatory(timer), Door()
+    purgatory, door = Purgatory(timer, FAULTS), Door()
     purgatory.try_complete_else_watch(door, ["a"], 100)
     timer.expire(99)
     assert door.ended == []
@@ -74,7 +80,7 @@ def test_what_nothing_helps_expires_once() -> None:
 
 
 def test_an_operation_may_bring_new_ones_while_it_is_completed() -> None:
-    purgatory = Purgatory(Timer())
+    purgatory = Purgatory(Timer(), FAULTS)
     second = Door()
 
     class Chain(Door):
@@ -94,7 +100,7 @@ def test_an_operation_may_bring_new_ones_while_it_is_completed() -> None:
 
 def test_dead_operations_do_not_pile_up_under_a_key_that_nothing_happens_to() -> None:
     timer = Timer()
-    purgatory = Purgatory(timer)
+    purgatory = Purgatory(timer, FAULTS)
     for now in range(1000):
         purgatory.try_complete_else_watch(Door(), ["quiet"], now)
         timer.expire(now)
@@ -103,7 +109,7 @@ def test_dead_operations_do_not_pile_up_under_a_key_that_nothing_happens_to() ->
 
 def test_an_operation_whose_client_hung_up_leaves_every_key_and_is_tried_no_more() -> None:
     timer = Timer()
-    purgatory, door, other = Purgatory(timer), Door(), Door()
+    purgatory, door, other = Purgatory(timer, FAULTS), Door(), Door()
     for each in (door, other):
         purgatory.try_complete_else_watch(each, ["a", "b"], 100)
     door.promise.abandon()
@@ -117,7 +123,7 @@ def test_an_operation_whose_client_hung_up_leaves_every_key_and_is_tried_no_more
 
 
 def test_what_an_answer_makes_happen_does_not_complete_the_operation_again() -> None:
-    purgatory = Purgatory(Timer())
+    purgatory = Purgatory(Timer(), FAULTS)
 
     class Echo(Door):
         def try_complete(self, key: Hashable = None) -> bool:
@@ -133,6 +139,62 @@ def test_what_an_answer_makes_happen_does_not_complete_the_operation_again() -> 
     echo.is_open = True
     purgatory.check("a")
     assert echo.ended == ["complete"] and len(purgatory) == 0
+
+
+class Broken(Door):
+    """An operation that raises when it is tried again, or expires: before its promise is kept, or after that."""
+
+    def __init__(self, error: Exception, has_answered: bool) -> None:
+        super().__init__()
+        self._error = error
+        self._has_answered = has_answered
+
+    def try_complete(self, key: Hashable = None) -> bool:
+        if not self.is_open:
+            return False
+        if self._has_answered:
+            self.promise.keep(None)
+        raise self._error
+
+    def expire(self) -> None:
+        self.is_open = True
+        self.try_complete()
+
+
+TRIGGERS: dict[str, Callable[[Purgatory, Timer], object]] = {
+    "it is tried": lambda purgatory, _: purgatory.check("a"),
+    "it expires": lambda _, timer: timer.expire(200),
+}
+
+
+@pytest.mark.survives_faults
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_an_operation_that_raises_fails_its_own_promise_and_the_others_are_completed(
+    trigger: str, has_answered: bool
+) -> None:
+    journal, timer = RingBuffer(), Timer()
+    purgatory = Purgatory(timer, FaultHandler(Tracer(1, journal)))
+    heard: list[str] = []
+    broken, before, after = Broken(ValueError("planted"), has_answered), Door(), Door()
+    broken.promise.then(lambda _: heard.append("value"), lambda error: heard.append(str(error)))
+    for operation in (before, broken, after):
+        purgatory.try_complete_else_watch(operation, ["a", "b"], 100)
+        operation.is_open = True
+    TRIGGERS[trigger](purgatory, timer)
+    assert heard == (["value"] if has_answered else ["planted"])
+    assert before.ended == after.ended == ["complete" if trigger == "it is tried" else "expired"]
+    assert len(purgatory) == 0 and not purgatory._watchers and len(timer) == 0
+    told = [event.fields["kind"] for event in journal.events]
+    assert told == (["purgatory"] if has_answered else []), "the one that has no request any more is told"
+
+
+def test_the_failure_of_a_disk_is_not_survived_in_the_purgatory() -> None:
+    purgatory, broken = Purgatory(Timer(), FAULTS), Broken(OSError("planted"), has_answered=False)
+    purgatory.try_complete_else_watch(broken, ["a"], 100)
+    broken.is_open = True
+    with pytest.raises(OSError, match="planted"):
+        purgatory.check("a")
 
 
 # --- to the controller ------------------------------------------------------------------------------------------------

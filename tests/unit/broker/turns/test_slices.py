@@ -163,7 +163,7 @@ def test_a_write_is_done_to_its_end_though_its_client_hangs_up() -> None:
 
 
 @pytest.mark.survives_faults
-@pytest.mark.parametrize("place", ["handler", "item", "step", "later item", "gather"])
+@pytest.mark.parametrize("place", ["handler", "item", "step", "later item", "gather", "promise", "one promise of two"])
 def test_a_fault_costs_its_request_and_nothing_else(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked()
 
@@ -174,6 +174,8 @@ def test_a_fault_costs_its_request_and_nothing_else(place: str, monkeypatch: pyt
         yield
         broken()
 
+    source: Promise[int] = Promise()
+    later = source.map(broken if "promise" in place else str)
     other = asked.ask(ItemByItem("abc", lambda item, now: item, respond))
     if place == "handler":
         monkeypatch.setattr(asked, "_handled", None)
@@ -185,8 +187,11 @@ def test_a_fault_costs_its_request_and_nothing_else(place: str, monkeypatch: pyt
             "step": ItemByItem((1,), lambda *_: broken_step(), respond),
             "later item": ItemByItem(range(4), lambda item, _: broken() if item == 3 else item, respond),
             "gather": ItemByItem((1, 2, 3), lambda item, _: item, broken),
+            "promise": later,
+            "one promise of two": later if place == "promise" else gather([Promise(), later]),
         }[place]
         answer = asked.ask(handled)
+        source.keep(7)
     for _ in range(3):
         asked.turn()
     response: Any = answer.value.response
