@@ -3,7 +3,7 @@
 A node counts an exception that nothing expected, writes it into its journal and goes on. A test that looks only at
 answers would not see it. So each fault is noted, and fails the test at its end, unless the test is marked with
 ``survives_faults``. For a node in this process its `FaultHandler` notes it. The journal of a node that is a process of
-its own (`NodeProcess`) is its output: what is new there is read when the process has ended, and at the end of each test.
+its own (`NodeProcess`) is its output: what is new there is read when the process has ended, and at each test's end.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import pathlib
 
 from tests.harness.inner import run_pytest
 
-INNER = '''
+INNER = """
 import pathlib
 import pytest
 from pykraft.common.fault_handler import FaultHandler
@@ -44,7 +44,7 @@ def test_process_without_a_fault(monkeypatch, tmp_path):
     monkeypatch.setattr(NodeProcess, "command", ("-c", f"print({str(RUNS)!r})"))
     node = NodeProcess(1, pathlib.Path("no.properties"), tmp_path / "1.out")
     node.stop()
-'''
+"""
 
 
 def test_a_fault_that_a_node_survives_fails_the_test(tmp_path: pathlib.Path) -> None:
@@ -56,4 +56,5 @@ def test_a_fault_that_a_node_survives_fails_the_test(tmp_path: pathlib.Path) -> 
         "test_thread": "error",
         "test_process_without_a_fault": "passed",
     }, output
-    assert output.count("12 ms  node 1  fault  kind=timer  error=ZeroDivisionError  traceback=\n  File x\n") == 2, output
+    event = "12 ms  node 1  fault  kind=timer  error=ZeroDivisionError  traceback=\n  File x\n"
+    assert output.count(event) == 2, output
