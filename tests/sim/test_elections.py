@@ -14,16 +14,17 @@ from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.brokers import RECOVERING
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.invariants import PartitionHistory, ReplicaLog, Violation
-from pykraft.sim.laws.watcher import Progress
 from pykraft.sim.trouble.knobs import ELECTION_SEEDS
-from pykraft.simulation import Report, Simulation
+from pykraft.simulation import Simulation
 from tests.sim import planted_elections
-from tests.sim.histories import history, in_processes
-from tests.sim.planted import PLANTED, first_death
+from tests.sim.floors import Floors, check_deaths, hold_floors
 
-SHORT = (404, 408, 426)
-FLOORS = {"preferred_elections": 2, "unclean_elections": 1, "elr_elections": 1}
-LONG_FLOORS = {"preferred_elections": 25, "unclean_elections": 10, "elr_elections": 15}
+FLOORS = Floors(
+    short=(404, 408, 426),
+    long=ELECTION_SEEDS,
+    short_floors={"preferred_elections": 2, "unclean_elections": 1, "elr_elections": 1},
+    long_floors={"preferred_elections": 25, "unclean_elections": 10, "elr_elections": 15},
+)
 SEEN = {
     "an_elr_member_kept_after_an_unclean_shutdown": 404,
     "a_preferred_leader_elected_outside_the_isr": 404,
@@ -33,26 +34,12 @@ LAWS = ("Violation", "AssertionError")
 
 @pytest.mark.limit(3600)
 def test_no_law_is_broken_and_leaders_are_elected_in_every_way(request: pytest.FixtureRequest) -> None:
-    is_long = request.config.getoption("--long")
-    outcomes = in_processes(history, ELECTION_SEEDS if is_long else SHORT)
-    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    assert not failures, "\n".join(failures)
-    total = sum((outcome.progress for outcome in outcomes if isinstance(outcome, Report)), Progress())
-    floors = LONG_FLOORS if is_long else FLOORS
-    made = {name: getattr(total, name) for name in floors}
-    assert all(made[name] >= floor for name, floor in floors.items()), made
+    hold_floors(FLOORS, request)
 
 
 @pytest.mark.limit(900)
 def test_each_planted_bug_dies_in_its_recorded_history(request: pytest.FixtureRequest) -> None:
-    is_long = request.config.getoption("--long")
-    names = [name for name, plant in PLANTED.items() if plant.__module__ == planted_elections.__name__]
-    assert sorted(names) == sorted(SEEN)
-    work = [(name, [SEEN[name], *(ELECTION_SEEDS if is_long else ())]) for name in names]
-    for name, death in zip(names, in_processes(first_death, work), strict=True):
-        assert death is not None, f"{name} survives; --long looks for a seed to record"
-        assert any(kind in death for kind in LAWS), death
-        assert f"seed {SEEN[name]}," in death, f"record this seed: {death}"
+    check_deaths(planted_elections, SEEN, ELECTION_SEEDS, LAWS, request)
 
 
 # --- the laws themselves ----------------------------------------------------------------------------------------------

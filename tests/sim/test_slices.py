@@ -6,15 +6,17 @@ from random import Random
 
 import pytest
 
-from pykraft.sim.laws.watcher import Progress
 from pykraft.sim.trouble.knobs import SLICE_SEEDS, draw
 from pykraft.sim.world.slices import SeededSlice
-from pykraft.simulation import Report
-from tests.sim.histories import history, in_processes
+from tests.sim.floors import Floors, hold_floors
 
-SHORT = (901, 1601)
-LONG = sorted(SLICE_SEEDS)[::5]
-FLOOR = 100
+SHORT, LONG = (901, 1601), sorted(SLICE_SEEDS)[::5]
+FLOORS = Floors(
+    short=SHORT,
+    long=LONG,
+    short_floors={"acknowledged": 100 * len(SHORT)},
+    long_floors={"acknowledged": 100 * len(LONG)},
+)
 
 
 def test_a_slice_ends_as_often_as_the_seed_says() -> None:
@@ -30,9 +32,4 @@ def test_of_the_seeds_those_that_are_said_to_interrupt_requests() -> None:
 
 @pytest.mark.limit(3600)
 def test_no_law_is_broken_by_what_comes_between_two_slices(request: pytest.FixtureRequest) -> None:
-    is_long = request.config.getoption("--long")
-    outcomes = in_processes(history, LONG if is_long else SHORT)
-    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
-    assert not failures, "\n".join(failures)
-    total = sum((outcome.progress for outcome in outcomes if isinstance(outcome, Report)), Progress())
-    assert total.acknowledged >= FLOOR * len(outcomes), total
+    hold_floors(FLOORS, request)

@@ -1,0 +1,59 @@
+"""Tests that go through a table of seeds: no law is broken, enough happens, and each planted bug breaks a law."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from pykraft.sim.laws.watcher import Progress
+from pykraft.simulation import Report
+from tests.sim.histories import history, in_processes
+from tests.sim.planted import PLANTED, first_death
+
+
+class Floors(NamedTuple):
+    """Histories that are gone through together, and how much must happen in them, by the names of `Progress`: about
+    half of what was measured. Less is a simulator that has gone to sleep."""
+
+    short: Sequence[int]
+    long: Sequence[int]
+    short_floors: Mapping[str, int]
+    long_floors: Mapping[str, int]
+
+
+def hold_floors(floors: Floors, request: pytest.FixtureRequest) -> None:
+    """Go through the histories, with ``--long`` through all of them: none breaks a law, and enough happens."""
+    is_long = request.config.getoption("--long")
+    seeds, wanted = (floors.long, floors.long_floors) if is_long else (floors.short, floors.short_floors)
+    check_progress(in_processes(history, seeds), wanted)
+
+
+def check_progress(outcomes: Sequence[Report | str], floors: Mapping[str, int]) -> None:
+    """None of these has broken a law, and together they have come to the floors."""
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    assert not failures, "\n".join(failures)
+    total = sum((outcome.progress for outcome in outcomes if isinstance(outcome, Report)), Progress())
+    made = {name: getattr(total, name) for name in floors}
+    assert all(made[name] >= floor for name, floor in floors.items()), made
+
+
+def check_deaths(
+    module: ModuleType,
+    seen: Mapping[str, int],
+    seeds: Sequence[int],
+    laws: Sequence[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    """Each planted bug of this module breaks one of the laws in the history that is recorded for it. With ``--long``
+    others are looked through for one to record."""
+    is_long = request.config.getoption("--long")
+    names = [name for name, plant in PLANTED.items() if plant.__module__ == module.__name__]
+    assert sorted(names) == sorted(seen)
+    work = [(name, [seen[name], *(seeds if is_long else ())]) for name in names]
+    for name, death in zip(names, in_processes(first_death, work), strict=True):
+        assert death is not None, f"{name} survives; --long looks for a seed to record"
+        assert any(kind in death for kind in laws), death
+        assert f"seed {seen[name]}," in death, f"record this seed: {death}"
