@@ -207,6 +207,29 @@ class Promise(Generic[T]):
             self._on_abandoned += (callback,)
 
 
+def gather(promises: Sequence[Promise[Any]]) -> Promise[list[Any]]:
+    """The values of all promises, when all are kept. It fails as soon as one of them does."""
+    gathered: Promise[list[Any]] = Promise()
+    if all(promise.kept for promise in promises):
+        return Promise.of([promise.value for promise in promises])
+    left = [len(promises)]
+
+    def on_one(_: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            gathered.keep([promise.value for promise in promises])
+
+    def on_failure(error: Exception) -> None:
+        if not gathered.kept:
+            gathered.fail(error)
+
+    for promise in promises:
+        gathered.on_abandoned(promise.abandon)
+    for promise in promises:
+        promise.then(on_one, on_failure)
+    return gathered
+
+
 def _call_all(callbacks: Iterable[Callable[..., object]], *arguments: Any) -> None:
     """Call each, also if one of them raises; then the first error is raised. A failure of a disk comes first: it stops
     the node."""

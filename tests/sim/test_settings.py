@@ -17,7 +17,7 @@ from pykraft.sim.workloads.workload import TOPIC, admin_core
 from tests.harness.log_laws import all_batches
 from tests.sim.histories import in_processes
 
-SEEDS = (0, 2, 6, 9)
+SHORT, LONG = (0, 2), (0, 2, 6, 9)
 CHOICES: dict[str, tuple[object, ...]] = {
     "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "message.timestamp.type": ("CreateTime", "LogAppendTime"),
@@ -86,7 +86,7 @@ def outcome(seed: int) -> tuple[int, set[str], int]:
 
 
 @pytest.mark.limit(900)
-def test_settings_may_change_at_any_time() -> None:
-    found = in_processes(outcome, SEEDS)
+def test_settings_may_change_at_any_time(request: pytest.FixtureRequest) -> None:
+    found = in_processes(outcome, LONG if request.config.getoption("--long") else SHORT)
     assert all(made > 5 and acknowledged > 100 for made, _, acknowledged in found), found
     assert len(set().union(*(codecs for _, codecs, _ in found))) >= 4, found

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from pykraft.broker.coordination.coordinators import GroupCoordinator
 from pykraft.broker.requests.authorizer import Authorizer
-from pykraft.broker.requests.coordinators.groups import check_not_empty, gather, weighed, written
+from pykraft.broker.requests.coordinators.groups import check_not_empty, weighed, written
 from pykraft.broker.requests.coordinators.pieces import AT_ONCE, Merged, Part, Piece, cut, in_pieces
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.turns.slices import ItemByItem, Weights
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps, finish
+from pykraft.common.core import Promise, Steps, finish, gather
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID
 from pykraft.coordinator.group.shard import GroupShard

@@ -24,7 +24,7 @@ from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, au
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.turns.slices import ItemByItem, Weights
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, gather
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.consumer_groups.pattern_refresh import Describable
@@ -326,29 +326,6 @@ def weighed(answers: Sequence[Any], respond: Callable[[list[Any]], Handled]) -> 
         lambda found, _: respond(found),
         weigh=Weights(),
     )
-
-
-def gather(promises: Sequence[Promise[Any]]) -> Promise[list[Any]]:
-    """The values of all promises, when all are kept. It fails as soon as one of them does."""
-    gathered: Promise[list[Any]] = Promise()
-    if all(promise.kept for promise in promises):
-        return Promise.of([promise.value for promise in promises])
-    left = [len(promises)]
-
-    def on_one(_: Any) -> None:
-        left[0] -= 1
-        if not left[0]:
-            gathered.keep([promise.value for promise in promises])
-
-    def on_failure(error: Exception) -> None:
-        if not gathered.kept:
-            gathered.fail(error)
-
-    for promise in promises:
-        gathered.on_abandoned(promise.abandon)
-    for promise in promises:
-        promise.then(on_one, on_failure)
-    return gathered
 
 
 HANDLERS: Handlers = {

@@ -29,11 +29,11 @@ from pykraft.broker.coordination.producer_ids import ProducerIds
 from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, check_cluster
 from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
-from pykraft.broker.requests.coordinators.groups import gather, once_each, put_together
+from pykraft.broker.requests.coordinators.groups import once_each, put_together
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import Promise, Steps, gather
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.config import OFFSETS_TOPIC_NUM_PARTITIONS

@@ -22,12 +22,11 @@ from pykraft.broker.coordination.coordinators import GroupCoordinator
 from pykraft.broker.coordination.transaction_verification import Transaction, TransactionSupport
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.coordinators.group_offsets import Committed, Judged, judge, merge_commits
-from pykraft.broker.requests.coordinators.groups import gather
 from pykraft.broker.requests.coordinators.pieces import Piece, cut
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, gather
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.coordinator.result import TransactionalWriter
 from pykraft.metadata.image import MetadataImage

@@ -25,12 +25,11 @@ from pykraft.broker.coordination.coordinators import GROUP_TOPIC, GroupCoordinat
 from pykraft.broker.replication.delayed import DelayedProduce, ProduceResult
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, check_cluster
-from pykraft.broker.requests.coordinators.groups import gather
 from pykraft.broker.requests.dispatch import Handlers
 from pykraft.broker.settings import config as keys
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import AclOperation, AclResourceType
-from pykraft.common.core import Clock, Promise
+from pykraft.common.core import Clock, Promise, gather
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition

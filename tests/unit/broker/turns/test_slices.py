@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.broker.requests.dispatch import Answer, Dispatcher, Handled
 from pykraft.broker.turns.slices import MAX_ANSWER_BYTES, ItemByItem, Weights
-from pykraft.common.core import Promise, Steps, finish
+from pykraft.common.core import Promise, Steps, finish, gather
 from pykraft.common.errors import ErrorCode
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.time_slice import SLICE_US, ClockSlice
