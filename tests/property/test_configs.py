@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.common.core import finish
 from pykraft.common.settings.config import ConfigDef
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import OffsetAndEpoch, Uuid
@@ -101,10 +102,11 @@ def test_settings_are_what_was_asked_for(requests: list[tuple[str, dict[str, Any
     for how, asked in requests:
         if how == "all":
             parts = [(ResourceType.TOPIC, topic, [each[::2] for each in changes]) for topic, changes in asked.items()]
-            result: Any = control.alter_configs(image, replace_all(*parts))
+            steps: Any = control.alter_configs(image, replace_all(*parts))
         else:
             resources = [(ResourceType.TOPIC, topic, changes) for topic, changes in asked.items()]
-            result = control.incremental_alter_configs(image, change(*resources, validate_only=how == "validate"))
+            steps = control.incremental_alter_configs(image, change(*resources, validate_only=how == "validate"))
+        result: Any = finish(steps)
         codes = {each.resource_name: each.error_code for each in result.response.responses}
         for topic, changes in asked.items():
             expected = after(model[topic], how, changes)

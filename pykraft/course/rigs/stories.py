@@ -1,7 +1,7 @@
 """Simulated clusters of three nodes that stand at the moment before a failure, for notebooks 00, 14, 18 and 19.
 
 Nothing fails in them by itself: the reader drops a message or kills a node, and sees what follows. Each function
-returns a `Story`, at the first step where the message is on its way that matters:
+returns a `ShownStory`, at the first step where the message is on its way that matters:
 
     records_on_their_way()  a leader has appended a record that its followers do not have yet
     answer_on_its_way()     a producer's record is committed, and the leader's answer has not arrived yet
@@ -15,7 +15,7 @@ the bank's partition are on different nodes.
 from dataclasses import replace
 
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
-from pykraft.story.story import Story
+from pykraft.viz.stories.shown_story import ShownStory
 
 _RECORD_SEED, _RECORD_STEP = 7, 2_000
 _ANSWER_SEED, _MARKER_SEED, _IN_SYNC_SEED = 7, 102, 2
@@ -31,21 +31,21 @@ ONE_RECORD_A_BATCH = {
 }
 
 
-def records_on_their_way() -> Story:
+def records_on_their_way() -> ShownStory:
     """Clients write to one partition, `t-0`; its leader has a record that no follower has."""
-    story = Story.begin(_RECORD_SEED, calm(draw(_RECORD_SEED)), {})
+    story = ShownStory.begin(_RECORD_SEED, calm(draw(_RECORD_SEED)), {})
     story.at(_RECORD_STEP)
     return story
 
 
-def answer_on_its_way() -> Story:
+def answer_on_its_way() -> ShownStory:
     """One idempotent producer; the answer to its first record is on its way."""
     small = _small(_ANSWER_SEED)
     one_producer = replace(small, producers=(ONE_RECORD_A_BATCH,), transactions=None)
     return _standing_at(_ANSWER_SEED, one_producer, "Produce response", "at offset")
 
 
-def marker_on_its_way() -> Story:
+def marker_on_its_way() -> ShownStory:
     """One teller moves money within its bank; the commit marker of its first transfer is on its way."""
     small = _small(_MARKER_SEED)
     assert small.transactions is not None
@@ -53,9 +53,9 @@ def marker_on_its_way() -> Story:
     return _standing_at(_MARKER_SEED, replace(small, transactions=one_teller), "WriteTxnMarkers request")
 
 
-def brokers_in_sync() -> Story:
+def brokers_in_sync() -> ShownStory:
     """No clients; one topic, `t`. Heartbeats are all that the brokers have to say."""
-    story = Story.begin(_IN_SYNC_SEED, replace(_small(_IN_SYNC_SEED), transactions=None), {})
+    story = ShownStory.begin(_IN_SYNC_SEED, replace(_small(_IN_SYNC_SEED), transactions=None), {})
     while story.view.isr("t", 0) != {1, 2, 3}:
         if story.next("isr") is None:
             raise RuntimeError(f"seed {_IN_SYNC_SEED} has no three brokers in sync: choose another seed")
@@ -69,9 +69,9 @@ def _small(seed: int) -> Knobs:
     return calm(replace(none, has_plain_producer=False))
 
 
-def _standing_at(seed: int, knobs: Knobs, *words: str) -> Story:
+def _standing_at(seed: int, knobs: Knobs, *words: str) -> ShownStory:
     """The story, at the first step where a message with these words is on its way between two hosts."""
-    story = Story.begin(seed, knobs, {})
+    story = ShownStory.begin(seed, knobs, {})
     while not any(m.sender != m.receiver and all(word in str(m) for word in words) for m in story.messages):
         if story.next() is None:
             raise RuntimeError(f"seed {seed} has no {words[0]} on its way: choose another seed")

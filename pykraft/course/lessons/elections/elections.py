@@ -22,9 +22,9 @@ from pykraft.raft.quorum_state import Leader, Nominee, Prospective, QuorumState
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
 from pykraft.sim.interventions import Cut, Heal, Kill, Restart
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
-from pykraft.story.story import Story
 from pykraft.timeouts import LESSON
 from pykraft.viz.measured.role_chart import Bar
+from pykraft.viz.stories.shown_story import ShownStory
 
 FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 500, 300
 """`controller.quorum.fetch.timeout.ms` and `controller.quorum.election.timeout.ms`, as in a lesson."""
@@ -273,7 +273,7 @@ def seed_of_a_split() -> int:
     return next(run.seed for run in map(failover, range(1, _SEEDS)) if run.epochs == 2)
 
 
-def story_of_a_split() -> Story:
+def story_of_a_split() -> ShownStory:
     """A story of the first seed in which the leader's death splits the vote, at the moment before that death."""
     for seed in range(1, _SEEDS):
         story = quorum_story_at(seed, 0)
@@ -288,9 +288,9 @@ def story_of_a_split() -> Story:
     raise RuntimeError("no seed splits the vote")
 
 
-def quorum_story_at(seed: int, step: int) -> Story:
+def quorum_story_at(seed: int, step: int) -> ShownStory:
     """The quorum of a seed as a story, at this step."""
-    story = Story.begin(seed, quorum_knobs(), {})
+    story = ShownStory.begin(seed, quorum_knobs(), {})
     story.at(step)
     return story
 
