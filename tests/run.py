@@ -148,7 +148,15 @@ JUDGED_TWICE = tuple(
 EACH_TEST = ("-vv", "--durations=5")
 """A line for each test, for those that take minutes."""
 
-ASKED_LONGER = ("tests/unit", "tests/cluster", "tests/spark", "tests/interop", "tests/conformance", "tests/judges")
+ASKED_LONGER = (
+    "tests/unit",
+    "tests/cluster",
+    "tests/spark",
+    "tests/interop",
+    "tests/conformance",
+    "tests/judges",
+    "tests/scale",
+)
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
 MEASURED = ("00", "04", "05", "09", "23", "24")

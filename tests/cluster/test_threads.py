@@ -29,6 +29,7 @@ from pykraft.cluster import ClusterError
 from pykraft.cluster_view import ClusterView
 from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import KafkaError
+from pykraft.common.fault_handler import FatalFault
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.protocol.header import encode_request
@@ -467,12 +468,12 @@ def test_a_node_that_dies_fails_the_cluster_that_closes() -> None:
     cluster.close()  # again: nothing happens
 
 
-def test_a_request_that_a_handler_cannot_bear_stops_that_node_and_is_told() -> None:
-    with pytest.raises(ClusterError, match="node 1 died: Bug"), Cluster(nodes=1) as cluster:
+def test_a_fatal_fault_in_a_handler_stops_that_node_and_is_told() -> None:
+    with pytest.raises(ClusterError, match="node 1 died: FatalFault"), Cluster(nodes=1) as cluster:
 
         def plant(node: Node) -> None:
             def handle(inbound: Any, now: int) -> Any:
-                raise Bug("unheard of")
+                raise FatalFault("unheard of")
 
             node.handle = handle  # type: ignore[method-assign]
 
