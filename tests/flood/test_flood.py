@@ -58,6 +58,7 @@ def test_small_requests_that_ask_for_much_break_no_law(node: Bench) -> None:
 
 
 @pytest.mark.limit(300)
+@pytest.mark.survives_faults
 @pytest.mark.parametrize(
     "mistake",
     [pytest.param(name, marks=[pytest.mark.long] if name in ("no answer", "the end") else []) for name in PLANTED],
