@@ -18,6 +18,7 @@ from pykraft.spark.writing.exactly_once import ExactlyOnceCommit, sink_name
 from pykraft.spark.writing.sink_options import write_options
 from pykraft.spark.writing.sink_producer import SinkProducer
 from pykraft.spark.writing.staging import StagedBatch, StagedFile, batch_folder
+from tests.harness.moments import TODAY_MS
 
 OFFSETS = "__consumer_offsets"
 HEALS_AFTER_S = 2.0
@@ -55,7 +56,7 @@ def driver(
     options = write_options(said)
     file = StagedFile(batch_folder(options.staging_directory, query_id, batch_id))
     builder = RecordBatchBuilder()
-    builder.append(1_700_000_000_000, None, b"%d" % batch_id)
+    builder.append(TODAY_MS, None, b"%d" % batch_id)
     file.keep(TopicPartition("t", 0), bytes(builder.build()))
     pieces = file.close()
     message = StagedBatch(query_id, "run", batch_id, "here", str(file.path or ""), file.size, file.checksum, pieces)

@@ -16,6 +16,7 @@ from pykraft.runtime.process import NodeProcess
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import CLUSTER_ID, QUICK_START, ApacheKafka, free_ports
 from tests.harness.asking import PATIENT
+from tests.harness.moments import TODAY_MS
 from tests.harness.waiting import wait_until
 from tests.interop.clients import Confluent, Row
 
@@ -102,7 +103,7 @@ def wait_for(admin: Admin, topic: str, leader: int, isr: set[int]) -> None:
 
 
 def write(brokers: JavaBrokers, topic: str, start: int) -> None:
-    rows = [Row(0, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(start, start + 10)]
+    rows = [Row(0, -1, TODAY_MS + n, b"key", b"value %d" % n, []) for n in range(start, start + 10)]
     assert len(CLIENT.write(brokers.bootstrap_servers, topic, iter(rows))) == 10
 
 
@@ -181,7 +182,7 @@ def test_a_broker_of_kafkas_that_loses_one_of_two_disks_leads_on_from_the_other(
 
         wait_until(are_spread, "the partitions are in both directories", 60)
         lost = {int(folder.name.rpartition("-")[2]) for folder in first.glob("spread-*")}
-        rows = [Row(n % 4, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(40)]
+        rows = [Row(n % 4, -1, TODAY_MS + n, b"key", b"value %d" % n, []) for n in range(40)]
         assert len(CLIENT.write(brokers.bootstrap_servers, "spread", iter(rows))) == 40
         first.rename(first.with_name("gone"))  # it is noticed when a checkpoint is to be written there
 
@@ -190,6 +191,6 @@ def test_a_broker_of_kafkas_that_loses_one_of_two_disks_leads_on_from_the_other(
             return [p.leader for p in partitions] == [2 if p.partition in lost else 1 for p in partitions]
 
         wait_until(have_moved, "broker 2 leads what the lost disk had", 60)
-        rows = [Row(n % 4, -1, 1_700_000_000_000 + n, b"key", b"value %d" % n, []) for n in range(40, 80)]
+        rows = [Row(n % 4, -1, TODAY_MS + n, b"key", b"value %d" % n, []) for n in range(40, 80)]
         assert len(CLIENT.write(brokers.bootstrap_servers, "spread", iter(rows))) == 40
         assert len(CLIENT.read(brokers.bootstrap_servers, "spread", dict.fromkeys(range(4), 0), 80)) == 80

@@ -29,6 +29,7 @@ from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import CLUSTER_ID, QUICK_START, START_S, VERSION, free_ports, java_command
 from tests.harness.asking import PATIENT
+from tests.harness.moments import TODAY_MS
 from tests.harness.waiting import wait_until
 from tests.interop.clients import Confluent, Row
 from tests.interop.test_java_snapshots import LOWERED, SNAPSHOTS, begins_with_a_snapshot
@@ -175,7 +176,7 @@ def test_a_controller_of_apache_kafka_copies_our_snapshot_and_leads_on_from_it(q
         let_java_lead(quorum, admin)
         admin.create_topics([NewTopic("made-by-kafka", 1, 1)])
         wait_until(lambda: {*TOPICS, "made-by-kafka"} <= set(admin.list_topics()), "our broker knows all topics")
-        client, rows = Confluent(), [Row(0, -1, 1_700_000_000_000, b"k%d" % n, b"v", []) for n in range(50)]
+        client, rows = Confluent(), [Row(0, -1, TODAY_MS, b"k%d" % n, b"v", []) for n in range(50)]
         client.write(quorum.servers, "made-by-kafka", iter(rows))
         assert len(client.read(quorum.servers, "made-by-kafka", {0: 0}, 50)) == 50
         wait_for(admin, "all voters have the same log", lambda behind, _: max(behind.values()) < 5)

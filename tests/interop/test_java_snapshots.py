@@ -22,6 +22,7 @@ from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, START_S, VERSION, ApacheKafka, java_command
 from tests.harness.asking import PATIENT
+from tests.harness.moments import TODAY_MS
 from tests.harness.waiting import wait_until
 from tests.interop.clients import Confluent, Row
 
@@ -106,7 +107,7 @@ def check_new_broker(servers: str) -> None:
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics([NewTopic("on-the-new-one", replica_assignments={0: [NEW_NODE]})])
         (address,) = [f"{b.host}:{b.port}" for b in admin.describe_cluster().brokers if b.id == NEW_NODE]
-    client, rows = Confluent(), [Row(0, -1, 1_700_000_000_000, b"k%d" % n, b"v", []) for n in range(50)]
+    client, rows = Confluent(), [Row(0, -1, TODAY_MS, b"k%d" % n, b"v", []) for n in range(50)]
     client.write(address, "on-the-new-one", iter(rows))
     assert len(client.read(address, "on-the-new-one", {0: 0}, 50)) == 50
     with Admin(bootstrap_servers=address) as admin:

@@ -9,9 +9,10 @@ from random import Random
 import pytest
 
 from pykraft import Admin, Cluster, ErrorCode, KafkaError
+from tests.harness.moments import TODAY_MS
 from tests.interop.clients import ALL, OTHERS, PATIENCE_S, Client, Row
 
-T0 = 1_700_000_000_000
+T0 = TODAY_MS
 EACH = pytest.mark.parametrize("client", ALL, ids=lambda client: client.name)
 OTHER = pytest.mark.parametrize("client", OTHERS, ids=lambda client: client.name)
 WRITER_AND_CODEC = pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Batches of a stream as transactions of Apache Kafka: drivers die at each step, and wake up late in each pair of them.
 
-tests/spark/test_exactly_once.py plays the same over pykraft. Here Kafka's own coordinators keep the marker, fence the
-older driver, and abort what it left open; and its broker shows what a reader of committed records sees.
+tests/spark/writing/test_exactly_once.py plays the same over pykraft. Here Kafka's own coordinators keep the marker,
+fence the older driver, and abort what it left open; and its broker shows what a reader of committed records sees.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.spark.writing.exactly_once import ExactlyOnceCommit
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
-from tests.spark.test_exactly_once import BUGS, PAUSES, RESUMES, STEPS, Query, forget_marker, meet
+from tests.spark.writing.test_exactly_once import BUGS, PAUSES, RESUMES, STEPS, Query, forget_marker, meet
 
 pytestmark = pytest.mark.limit(FETCH_S + 300)
 

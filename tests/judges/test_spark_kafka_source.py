@@ -28,7 +28,7 @@ from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
 from tests.harness.waiting import wait_until
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
-from tests.spark.test_streaming import delete_records, produce
+from tests.spark.reading.test_streaming import delete_records, produce
 
 pytestmark = pytest.mark.limit(FETCH_S + 300)
 

@@ -1,6 +1,7 @@
 """What the tests of the Spark source share: a cluster in another process, a session, and a filled topic.
 
-A JVM takes seconds to start. So one session serves all modules up to test_starting_and_stopping, which ends it.
+A JVM takes seconds to start. So one session serves all modules but test_starting_and_stopping, which ends it, and comes
+last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 
 TOPIC = "corpus"
+LAST = "test_starting_and_stopping.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever ends the session comes after everything that shares it."""
+    items.sort(key=lambda item: item.path.name == LAST)
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,8 @@ from tests.harness.tree import ROOT
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.conftest import TOPIC
+from tests.spark.reading.test_fetch import damaged, log
 from tests.spark.scripted_broker import ScriptedBroker
-from tests.spark.test_fetch import damaged, log
 
 pytestmark = pytest.mark.limit(180)
 

@@ -15,10 +15,10 @@ from pykraft.spark.java import QUICK_START
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 from tests.spark.conftest import TOPIC
+from tests.spark.reading.test_fetch import damaged, log
+from tests.spark.reading.test_streaming import Sink, start
 from tests.spark.scripted_broker import ScriptedBroker
 from tests.spark.standalone import Standalone, bare_python
-from tests.spark.test_fetch import damaged, log
-from tests.spark.test_streaming import Sink, start
 
 pytestmark = pytest.mark.limit(300)
 

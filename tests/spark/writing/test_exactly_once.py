@@ -30,6 +30,7 @@ from pykraft.spark.writing.exactly_once import MARKER, ExactlyOnceCommit, sink_n
 from pykraft.spark.writing.sink_options import WriteOptions, write_options
 from pykraft.spark.writing.sink_producer import SinkProducer
 from pykraft.spark.writing.staging import StagedBatch, StagedFile, batch_folder, staged
+from tests.harness.moments import TODAY_MS
 from tests.spark import corpus
 from tests.spark.cluster_process import ClusterProcess
 
@@ -75,7 +76,7 @@ class Query:
             some = [number for number in numbers if number % PARTITIONS == partition]
             builder = RecordBatchBuilder(compression=self.compression)
             for number in some:
-                builder.append(1_700_000_000_000, None, b"%d" % (100 * batch_id + number))
+                builder.append(TODAY_MS, None, b"%d" % (100 * batch_id + number))
             if some:
                 file.keep(TopicPartition(self.topic, partition), bytes(builder.build()))
         pieces = file.close()

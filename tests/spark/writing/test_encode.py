@@ -20,7 +20,7 @@ from pykraft.spark.writing import encode
 from pykraft.spark.writing.encode import RowEncoder, murmur2_of
 from pykraft.spark.writing.sink_options import write_options
 from pykraft.spark.writing.sink_rows import RowReader
-from tests.spark.test_sink_rows import EVERYTHING, SERVERS, schema_of
+from tests.spark.writing.test_sink_rows import EVERYTHING, SERVERS, schema_of
 
 Batches = list[tuple[TopicPartition, RecordBatch]]
 

@@ -25,8 +25,8 @@ from pykraft.spark.options import stream_options
 from pykraft.spark.reading.fetch import OffsetRange, PartitionFetch
 from pykraft.spark.reading.offsets import OURS, StreamOffset
 from pykraft.spark.reading.stream import StreamPlanner, rate_limited
+from tests.spark.reading.test_fetch import log
 from tests.spark.scripted_broker import T0, TOPIC_ID, ScriptedBroker
-from tests.spark.test_fetch import log
 
 T1, T2, U0 = TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0)
 OTHER_ID = Uuid(bytes(range(16, 32)))
