@@ -1,10 +1,10 @@
 """Makes `.venv` ready to work in, and returns at once when it is.
 
 The environment is ready when `.venv/prepared` holds three lines: the digest of requirements.lock, the digest of
-what installs the project itself, and the folder in which both were done (scripts in a virtual environment hold
-absolute paths, so a moved folder needs a new one). The stamp is removed before anything changes and written after
-everything succeeded. An interrupted run therefore leaves an environment without a stamp, and such an environment is
-thrown away and made anew: pip can not tell a half written package from a whole one.
+what installs the project itself (with the one module that is compiled), and the folder in which both were done
+(scripts in a virtual environment hold absolute paths, so a moved folder needs a new one). The stamp is removed before
+anything changes and written after everything succeeded. An interrupted run therefore leaves an environment without a
+stamp, and such an environment is thrown away and made anew: pip can not tell a half written package from a whole one.
 
 Two runs at once: each holds an advisory lock on this file, and so does the pip it starts. If the run is killed and
 its pip lives on, the next one waits for that pip before it clears up.
@@ -41,6 +41,7 @@ PARTS = ("pyspark", "first", "second")
 """The lock's parts, each for one pip: the largest package, and the others by turns."""
 SETTINGS_OF_BUILDS = "[bdist_wheel]\ncompression = stored\n"
 LOCK = ROOT / "requirements.lock"
+BUILD, COMPILED = ROOT / "setup.py", ROOT / "pykraft" / "records" / "walk.py"
 SETTINGS = ROOT / "binder" / "overrides.json"
 SERVER_SETTINGS = ROOT / "binder" / "jupyter_server_config.py"
 OUTPUT = ROOT / "build"
@@ -65,7 +66,11 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         pips = [] if done[0] == digest(LOCK.read_bytes()) else pips_for_packages(lock)
         say("Installing the project itself, so that .venv runs what stands in pykraft/")
+        for path in COMPILED.parent.glob("*.so"):  # or it would run in place of a changed module
+            path.unlink()
         run([*pips, Pip(lock, "project", "install", "--no-deps", "--editable", str(ROOT))])
+        if not list(COMPILED.parent.glob(f"{COMPILED.stem}.*.so")):
+            say("  No C compiler that works was found: the walk over records runs as Python, and a broker is slower")
         place_settings()
         if ARCHIVE_LATER not in sys.argv[1:]:
             archive_classes()
@@ -92,10 +97,10 @@ def state() -> list[str]:
 
 
 def what_installs() -> bytes:
-    """What pyproject.toml says about installing the project: not how its tools check it."""
+    """What pyproject.toml says about installing the project, not how its tools check it; and what is compiled."""
     tables = tomllib.loads((ROOT / "pyproject.toml").read_text())
     kept = tables.get("build-system"), tables.get("project"), tables.get("tool", {}).get("setuptools")
-    return repr(kept).encode()
+    return digest(repr(kept).encode(), BUILD.read_bytes(), COMPILED.read_bytes()).encode()
 
 
 def stamped() -> list[str]:

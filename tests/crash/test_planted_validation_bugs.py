@@ -20,7 +20,9 @@ from pykraft.records import overview
 from pykraft.records.batch import RecordBatch
 from pykraft.records.overview import RecordReader
 from pykraft.storage import validator
+from tests.harness.two_ways import SOURCE, as_python
 from tests.unit.records import test_overview as going_over
+from tests.unit.records import test_walk as walking_over
 from tests.unit.storage import test_validator as validating
 
 
@@ -53,6 +55,17 @@ def rewritten(owner: Any, name: str, old: str, new: str) -> Callable[[pytest.Mon
     return plant
 
 
+def walking(old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """The walk over regular records with another piece of source in place of this one, as Python."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        source = SOURCE.read_text()
+        assert source.count(old) == 1, f"the walk has no such line, or several: {old}"
+        monkeypatch.setattr(overview, "go_over", as_python(source.replace(old, new)).go_over)
+
+    return plant
+
+
 the_fields_fill_the_record = every_row(going_over.test_fields_that_do_not_fit_are_answered_as_apache_kafka_answers_them)
 overviews_are_right = every_row(going_over.test_an_overview_tells_what_all_records_say_together)
 hostile_batches_are_refused = every_row(validating.test_a_hostile_batch_is_answered_as_apache_kafka_answers_it)
@@ -79,39 +92,47 @@ def test_without_a_bug_torn_regular_records_are_seen() -> None:
 BUGS = {
     # regular records
     "the fields of a regular record need not fill it": (
-        rewritten(overview, "_go_over", "at != position + reach[length] or ", ""),
+        walking("at != end or stamp < 0", "stamp < 0"),
         the_fields_fill_the_record,
     ),
+    "a regular record may leave its batch": (
+        walking(" or end > len(data)", ""),
+        walking_over.test_a_record_that_is_cut_ends_the_walk,
+    ),
     "the offset deltas of regular records are believed": (
-        rewritten(overview, "_go_over", "offset != expected or ", ""),
+        walking("if offset != number << 1:", "if False:"),
         overviews_are_right,
     ),
     "a record with attributes is regular": (
-        rewritten(overview, "_go_over", " or attributes:", ":"),
+        walking("if length & 1 or data[at]:", "if length & 1:"),
         records_are_packed_as_usual,
     ),
     "two bytes of an offset delta are taken for three": (
-        rewritten(overview, "_go_over", "elif key and 0 < d < 128", "elif 0 < d < 128"),
-        going_over.test_an_offset_delta_of_two_bytes_is_not_taken_for_one_of_three,
+        walking("(two, at + 1) if 127 < two < 16384 else _rest(data, at, offset, 5)", "(two, at + 1)"),
+        overviews_are_right,
+    ),
+    "a key of a negative length is none": (
+        walking("elif key != 1:", "elif False:"),
+        overviews_are_right,
     ),
     "headers of regular records are not looked at": (
-        rewritten(overview, "_go_over", "at = _after_headers(chunk, at, headers)", "at = position + reach[length]"),
+        walking("at = _after_headers(data, at, headers)", "at = end"),
         the_fields_fill_the_record,
     ),
     "a header of a regular record needs no key": (
-        rewritten(overview, "_after_headers", "key >> 8 == 1", "False"),
+        walking("if key & 1:  # a header has a key", "if False:"),
         torn_regular_records_are_seen,
     ),
-    "a timestamp delta in more bytes than it takes is regular": (
-        rewritten(overview, "_long_stamp", "not chunk[end - 1]", "False"),
+    "a number in more bytes than it takes is regular": (
+        walking("if not octet or", "if"),
         overviews_are_right,
     ),
     "the timestamps of regular records are not noted": (
-        rewritten(overview, "_go_over", "if stamp != known_stamp:", "if known_stamp < 0:"),
+        walking("if stamp != known_stamp:", "if known_stamp < 0:"),
         the_largest_timestamp_is_repaired,
     ),
     "regular records without a key are not counted": (
-        rewritten(overview, "_go_over", "without_key += 1", "pass"),
+        walking("without_key += 1", "pass"),
         overviews_are_right,
     ),
     # all others

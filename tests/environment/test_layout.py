@@ -19,6 +19,7 @@ FOR_TOOLS = {".ci", ".gitignore", "Makefile", "pyproject.toml", "pyspark_pykraft
     ".devcontainer",  # editors look for it here, GitHub for the other two
     ".github",
     "CITATION.cff",
+    "setup.py",  # setuptools: what is compiled
 }
 TARGETS = ("help", "lab", "demo", "quick", "test", "judges", "soak", "bench", "clean")
 

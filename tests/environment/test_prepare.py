@@ -59,7 +59,8 @@ class Machine:
             (self.stand_in / name / "__init__.py").touch()
             (self.stand_in / name / "__main__.py").write_text(text)
         settings = ("binder/overrides.json", "binder/jupyter_server_config.py")
-        for path in (".ci/prepare.py", ".ci/python", "requirements.lock", "pyproject.toml", *settings):
+        compiled = ("setup.py", "pykraft/records/walk.py")
+        for path in (".ci/prepare.py", ".ci/python", "requirements.lock", "pyproject.toml", *compiled, *settings):
             (self.project / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, self.project / path)
         self.stamp = self.project / ".venv" / "prepared"
@@ -148,6 +149,20 @@ def test_a_changed_pyproject_installs_the_project_alone(machine: Machine) -> Non
     pyproject.write_text("[project]\nname = 'other'\n")
     assert machine.run()[0] == 0
     assert machine.calls() == [PIP_FOR_PROJECT]
+
+
+def test_a_changed_module_is_compiled_anew_and_what_is_not_compiled_is_said(machine: Machine) -> None:
+    """The pip of these tests compiles nothing."""
+    assert "the walk over records runs as Python" in machine.run()[1]
+    machine.calls()
+    module = machine.project / "pykraft" / "records" / "walk.py"
+    compiled = module.with_name("walk.of-old.so")
+    compiled.touch()
+    assert machine.run() == (0, "")
+    module.write_text(module.read_text() + "# changed\n")
+    assert machine.run()[0] == 0
+    assert machine.calls() == [PIP_FOR_PROJECT]
+    assert not compiled.exists()
 
 
 def test_a_moved_folder_gets_a_new_environment(machine: Machine) -> None:

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import textwrap
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from pykraft import __version__
 from pykraft.extras import ExtraNotInstalledError, require
+from pykraft.records import walk
 from tests.environment.test_binder import copy_project
 from tests.environment.test_packages import CORE, names
 from tests.harness.tree import ROOT
@@ -78,6 +80,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "empty" / "bin" / "python"
     said(*PIP, "--python", python, "install", "--no-compile", wheel)
     return python
+
+
+WHERE = "from pykraft.records import walk; print(walk.__file__)"
+
+
+def test_the_walk_over_records_is_compiled(installed: Path) -> None:
+    if not str(walk.__file__).endswith(".so"):
+        pytest.skip("this machine has no C compiler, or pykraft was not installed")
+    assert run(installed, WHERE).endswith(".so")
+
+
+@pytest.mark.long
+def test_a_wheel_for_every_platform_is_made_without_a_compiler(tmp_path: Path) -> None:
+    source = copy_project(tmp_path / "source")
+    command = [*PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, source]
+    subprocess.run(command, check=True, env=ENVIRONMENT | {"PYKRAFT_PURE": "1"}, timeout=300)
+    (wheel,) = tmp_path.glob("pykraft-*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as files:
+        assert "pykraft/records/walk.py" in files.namelist()
 
 
 def test_the_wheel_brings_what_nodes_and_clients_need_and_nothing_else(installed: Path) -> None:

@@ -93,7 +93,7 @@ EXEMPT = {
     },  # descriptors are the process's, so its threads share them
 }
 # Everything else in cores and edges stands on the standard library alone.
-WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam"}, "coordinator": {"re2"}}
+WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam", "mypy_extensions"}, "coordinator": {"re2"}}
 
 
 def violations(path: str, text: str) -> Iterator[str]:
