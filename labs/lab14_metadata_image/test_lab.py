@@ -224,10 +224,18 @@ BEGIN, END, ABORT = "BeginTransaction", "EndTransaction", "AbortTransaction"
 @pytest.mark.task("14.2", points=2)
 @pytest.mark.parametrize("high_watermark", range(5))
 def test_nothing_counts_from_the_high_watermark_on(impl, high_watermark):
-    """A log of four records, and every high watermark that it may have."""
+    """A log of four records, and every high watermark that it may have. Then the offset before the last is missing."""
     found = levels_after(impl, [1, 2, 3, 4], high_watermark)
     wanted = [1, 2, 3, 4][:high_watermark]
     assert found == wanted, f"four records, high watermark {high_watermark}: levels {wanted} count, not {found}"
+    image = impl.new_image()
+    records = [impl.Record(*level(number)) for number in range(1, 5)]
+    impl.replay_log(image, list(zip((0, 1, 2, 4), records, strict=True)), high_watermark)
+    found, wanted = sorted(image["levels"].values()), [1, 2, 3, 4][: min(high_watermark, 3)]
+    assert found == wanted, (
+        f"records at offsets 0, 1, 2 and 4, high watermark {high_watermark}: those below it count, levels {wanted}, not "
+        f"{found}"
+    )
 
 
 @pytest.mark.task("14.2", points=4)
