@@ -274,14 +274,16 @@ def test_without_new_records_the_position_does_not_move(impl):
 
 @pytest.mark.task("24.3", points=1)
 def test_a_partition_that_vanished_after_the_plan_keeps_its_range(impl):
-    """The end of the batch was written; then topic sea was deleted, or created again, and begins at 0 or at 4; or a log
-    was truncated. The task finds that out, the plan stays."""
+    """The end of the batch was written; then topic sea was deleted, or one partition of it, or it was created again, and
+    begins at 0 or at 4; or a log was truncated. The task finds that out, the plan stays."""
     planner, start = impl.StreamPlanner(), position(impl, {A: 1, C: 2})
     end = planner.latest(start, look(impl, {A: 4, C: 5, ("sea", 1): 3}))
     wanted = {A: (1, 4), C: (2, 5), ("sea", 1): (0, 3)}
     equal(
         planner.ranges(start, end, look(impl, {A: 4})), wanted, "the ranges of a planned batch, when topic sea is gone"
     )
+    one_less = look(impl, {A: 4, C: 5})
+    equal(planner.ranges(start, end, one_less), wanted, "the ranges of a planned batch, when partition 1 of sea is gone")
     for first in (0, 4):
         again = look(impl, {A: 4, C: 9, ("sea", 1): 9}, {C: first, ("sea", 1): first}, sea="id-9")
         what = f"the ranges of a planned batch, when topic sea was created again and begins at {first}"
