@@ -268,8 +268,8 @@ def whole(log):
 
 @pytest.mark.task("1.4", points=1)
 def test_of_a_good_log_every_segment_stays(impl, chance):
-    """Five good segments, with recovery points from the first offset to the last, and 0, as in a broker that has lost its
-    note of it; then a last segment that is empty."""
+    """Five good segments, with recovery points from the first offset to the last, and 0, as in a broker that has lost
+    its note of it; then a last segment that is empty."""
     log = log_of(chance)
     for point in (0, log[0].base_offset, log[2].base_offset, log[4].next_offset):
         found = recovered(impl, log, point)

@@ -226,8 +226,8 @@ def test_gzip_packs_the_records_and_not_the_header(impl, chance):
 
 @pytest.mark.task("3.4", points=3)
 def test_what_apache_kafka_wrote_is_read(impl):
-    """Two batches from a Kafka broker's disk, one plain and one packed with gzip: offset, time, key, value, headers. And
-    one whose records have time -1, which is Kafka's word for no time."""
+    """Two batches from a Kafka broker's disk, one plain and one packed with gzip: offset, time, key, value, headers.
+    And one whose records have time -1, which is Kafka's word for no time."""
     for codec in (Compression.NONE, Compression.GZIP):
         data, theirs = golden(codec)
         equal_records(impl.decode_batch(data), list(theirs.records()), f"the batch with {codec.name.lower()}")

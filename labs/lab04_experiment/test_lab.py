@@ -36,8 +36,8 @@ def moment(text):
         found = datetime.fromisoformat(text.strip("` "))
     except ValueError:
         raise AssertionError(f"{text!r} is no date and time such as 2026-03-14 15:09") from None
-    assert ":" in text, f"{text!r} has no time of day, so it does not show what came first: write it as 2026-03-14 15:09"
-    assert found.tzinfo is None, f"{text!r} names a time zone: write it as 2026-03-14 15:09, in the time of the raw numbers"
+    assert ":" in text, f"{text!r} has no time of day, so it does not show what came first: write 2026-03-14 15:09"
+    assert found.tzinfo is None, f"{text!r} names a time zone: write 2026-03-14 15:09, by the clock of the raw numbers"
     return found
 
 
@@ -107,8 +107,8 @@ def factor_of(impl):
 
 @pytest.mark.task("4.1", points=2)
 def test_the_claim_is_one_sentence_with_the_number_that_decides(impl):
-    """The claim is a single sentence, two values of one column are compared, and the number of "Holds if" is in it. Where
-    the claim says "at least" or "at most" that many times, "Holds if" says the same."""
+    """The claim is a single sentence, two values of one column are compared, and the number of "Holds if" is in it.
+    Where the claim says "at least" or "at most" that many times, "Holds if" says the same."""
     claim = impl.field("4.1", "Claim")
     ends = re.findall(r"[.!?](?=\s+[\"'(]?[A-Z]|$)", ABBREVIATIONS.sub(" ", claim))
     assert len(ends) == 1 and claim.endswith("."), f"this is not one sentence: {claim!r}"

@@ -314,8 +314,8 @@ def test_a_connection_that_is_not_ready_takes_nothing_and_that_is_no_error(impl,
 
 @pytest.mark.task("5.2", points=1)
 def test_a_copy_beyond_the_end_of_the_file_raises_eoferror(impl, chance, keep):
-    """At the end of the file and after it. Of a piece that reaches beyond the end, the part that exists is sent. An error
-    of the connection goes to the caller unchanged."""
+    """At the end of the file and after it. Of a piece that reaches beyond the end, the part that exists is sent. An
+    error of the connection goes to the caller unchanged."""
     file = file_of(keep, chance.randbytes(5_000))
     try:
         sent = impl.copy_piece(Scripted(1 << 20), file, 4_000, 3_000)
@@ -396,8 +396,8 @@ def test_a_turn_goes_on_as_long_as_the_socket_has_room(impl, chance, keep):
 
 @pytest.mark.task("5.3", points=2)
 def test_a_file_truncated_on_the_way_raises_eoferror_and_remaining_is_right(impl, chance, keep, monkeypatch):
-    """A range of 200,000 bytes; after the first turn the file is truncated to 100,000, as followers do. And a reader that
-    takes 1,000 bytes and is gone before the turn ends."""
+    """A range of 200,000 bytes; after the first turn the file is truncated to 100,000, as followers do. And a reader
+    that takes 1,000 bytes and is gone before the turn ends."""
     data = chance.randbytes(200_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     transfer = impl.Transfer(file, 0, 200_000)

@@ -71,8 +71,8 @@ def test_a_hash_has_32_bits(impl, chance):
 
 @pytest.mark.task("8.1", points=1)
 def test_zero_bytes_at_the_end_count(impl):
-    """b"a" and b"a\\0" are two keys: the length is part of the hash. Zeros that are left over are read like other bytes,
-    and the hash is multiplied by the factor once more."""
+    """b"a" and b"a\\0" are two keys: the length is part of the hash. Zeros that are left over are read like other
+    bytes, and the hash is multiplied by the factor once more."""
     hashes = {impl.murmur2(b"a" + b"\0" * count) for count in range(8)}
     assert len(hashes) == 8, f"b'a' with 0 to 7 zero bytes behind it has only {len(hashes)} different hashes"
     for count in range(8):
@@ -98,8 +98,8 @@ def test_the_routes_go_where_kafkas_clients_put_them(impl, partitions):
         )
     found, wanted = impl.partition_of_key(b"", partitions), kafka.partition_of_key(b"", partitions)
     assert found == wanted, (
-        f"of {partitions} partitions the empty key goes to {found}, Kafka's clients put it in {wanted}: it is a key, and"
-        f" has a hash"
+        f"of {partitions} partitions the empty key goes to {found}, Kafka's clients put it in {wanted}: it is a key,"
+        f" and has a hash"
     )
 
 
@@ -193,8 +193,8 @@ def test_a_partition_that_loses_its_leader_keeps_its_batch(impl, chance):
         partitioner.partition("flights", (0, 1, 2, 3), 1000)
         found = partitioner.partition("flights", (1, 3), 400)
         assert found in (1, 3), (
-            f"a batch became full while 0, 1, 2 and 3 had a leader; for the next record only 1 and 3 have one, and it went"
-            f" to {found}: draw when the next record comes, from those that are available then"
+            f"a batch became full while 0, 1, 2 and 3 had a leader; for the next record only 1 and 3 have one, and it"
+            f" went to {found}: draw when the next record comes, from those that are available then"
         )
 
 

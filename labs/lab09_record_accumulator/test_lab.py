@@ -200,8 +200,8 @@ def test_a_request_takes_partitions_in_the_order_of_ready(impl, chance):
     queues = queues_of(impl, [300] * 3, each=1)
     impl.drain(queues, [0], 1_000)
     assert list(queues) == [1, 2, 0], (
-        f"the only batch of partition 0 was taken, so 0 becomes the last one, empty as it is: the queues are in the order"
-        f" {list(queues)}, not [1, 2, 0]"
+        f"the only batch of partition 0 was taken, so 0 becomes the last one, empty as it is: the queues are in the"
+        f" order {list(queues)}, not [1, 2, 0]"
     )
 
 
@@ -281,11 +281,12 @@ def test_the_pause_doubles_up_to_its_limit(impl, chance):
 def test_a_batch_is_given_up_when_its_time_is_over(impl):
     """Batches that began 5,001, 5,000 and 4,999 ms ago, some of them sent before, one in a pause; and a queue without
     late ones."""
-    queue = [batch(impl, 1, 999, attempts=3, not_before_ms=6_500), batch(impl, 2, 1_000), batch(impl, 3, 1_001), batch(impl, 4, 3_000)]
+    queue = [batch(impl, number, created_ms) for number, created_ms in enumerate((999, 1_000, 1_001, 3_000), 1)]
+    queue[0].attempts, queue[0].not_before_ms = 3, 6_500
     late = [each.number for each in impl.expire(queue, 6_000, DELIVERY_MS)]
     left = [each.number for each in queue]
     assert (late, left) == ([1, 2], [3, 4]), (
-        f"1 began 5,001 ms ago, though it pauses, and 2 began 5,000 ms ago: both are late, 3 and 4 stay. You took {late} "
-        f"and left {left}"
+        f"1 began 5,001 ms ago, though it pauses, and 2 began 5,000 ms ago: both are late, 3 and 4 stay. You took"
+        f" {late} and left {left}"
     )
     assert impl.expire(queue, 6_000, DELIVERY_MS) == [], "nothing is late any more, and you took something"

@@ -80,8 +80,8 @@ def test_what_was_read_at_another_offset_is_not_lost(impl):
     assert found == [], f"record 0 was read, though not where it was promised: it is not lost, and you found {found}"
     found = impl.lost([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 1)])
     assert found == [0], (
-        f"record 0 was acknowledged at offset 1, which the reader has passed; record 7 is there, and 0 was not read: it is"
-        f" lost, whatever else is at its place, and you found {found}"
+        f"record 0 was acknowledged at offset 1, which the reader has passed; record 7 is there, and 0 was not read: it"
+        f" is lost, whatever else is at its place, and you found {found}"
     )
 
 
@@ -139,7 +139,8 @@ def test_a_record_that_was_read_twice_is_named_once(impl):
     history = [impl.Sent(0), impl.Sent(1), impl.Failed(0), impl.Read(0, 0), impl.Read(1, 1), impl.Read(2, 0)]
     found = impl.repeated([*history, impl.Read(3, 1)])
     assert found == [0, 1], (
-        f"0 failed, of 1 the producer has said nothing, and both were read twice: [0, 1] are repeated, and you say {found}"
+        f"0 failed, of 1 the producer has said nothing, and both were read twice: [0, 1] are repeated, and you say"
+        f" {found}"
     )
 
 
@@ -156,12 +157,13 @@ def test_another_record_at_the_offset_that_was_named_is_a_move(impl):
     )
     found = impl.moved([impl.Acknowledged(0, 4), impl.Read(3, 5), impl.Read(6, 0)])
     assert found == [], (
-        f"offset 4 was promised to record 0, which is at 6; but no record was read at 4, and that decides nothing: none has"
-        f" moved, and you say {found}"
+        f"offset 4 was promised to record 0, which is at 6; but no record was read at 4, and that decides nothing: none"
+        f" has moved, and you say {found}"
     )
     found = impl.moved([impl.Acknowledged(0, 3), impl.Acknowledged(1, 4), impl.Read(3, 5), impl.Read(4, 5)])
     assert found == [0, 1], (
-        f"offset 3 was promised to record 0 and 4 to record 1, and record 5 was read at both: [0, 1], and you say {found}"
+        f"offset 3 was promised to record 0 and 4 to record 1, and record 5 was read at both: [0, 1], and you say"
+        f" {found}"
     )
 
 
@@ -181,7 +183,9 @@ def test_a_verdict_needs_no_end_where_a_loss_is_certain(impl, chance):
     for end in ([impl.End(3)], []):
         found = impl.verdict(history + end)
         about = "the log ends at 3" if end else "no end came"
-        assert found == "broken", f"offset 1 was promised to record 0 and has record 7, {about}: your verdict is {found!r}"
+        assert found == "broken", (
+            f"offset 1 was promised to record 0 and has record 7, {about}: your verdict is {found!r}"
+        )
 
 
 @pytest.mark.task("10.4", points=2)

@@ -161,8 +161,8 @@ def test_a_change_of_a_partition_changes_what_it_names_and_the_epochs(impl):
 
 @pytest.mark.task("14.1", points=2)
 def test_a_topic_goes_with_its_partitions_and_its_settings(impl):
-    """Two topics with settings, of which one is deleted; a broker's settings stay, also where a topic is called like the
-    broker."""
+    """Two topics with settings, of which one is deleted; a broker's settings stay, also where a topic is called like
+    the broker."""
     other = {**FIRST, "topic_id": B, "partition": 1}
     resources = (("topic", "flights"), ("topic", "weather"), ("broker", "1"))
     settings = [("Config", {"resource": resource, "name": "x", "value": "1"}) for resource in resources]
@@ -235,8 +235,8 @@ def test_nothing_counts_from_the_high_watermark_on(impl, high_watermark):
     impl.replay_log(image, list(zip((0, 1, 2, 4), records, strict=True)), high_watermark)
     found, wanted = sorted(image["levels"].values()), [1, 2, 3, 4][: min(high_watermark, 3)]
     assert found == wanted, (
-        f"records at offsets 0, 1, 2 and 4, high watermark {high_watermark}: those below it count, levels {wanted}, not "
-        f"{found}"
+        f"records at offsets 0, 1, 2 and 4, high watermark {high_watermark}: those below it count, levels {wanted}, not"
+        f" {found}"
     )
 
 

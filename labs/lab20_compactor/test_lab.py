@@ -189,7 +189,7 @@ def test_the_first_visit_decides_when_a_tombstone_goes(impl):
     )
     batch = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"b", b"v")), 0)
     left = [record.offset for record in cleaned(impl, batch).records]
-    assert left == [6], f"0 is a horizon, and it has come: the tombstone at 5 goes, and offsets {left} stay. None is none"
+    assert left == [6], f"0 is a horizon, and it has come: the tombstone at 5 goes, and {left} stay. None is none"
 
 
 @pytest.mark.task("20.3", points=1)
@@ -283,8 +283,8 @@ def plain_map(batches, most):
 
 @pytest.mark.task("20.5", points=2)
 def test_each_new_segment_ends_where_it_ended(impl, chance):
-    """Segments all of whose records are replaced: the last batch of each new one stays without records, others go. So it
-    is in the next pass: a batch without records stays where it is the last one, and goes where it is not."""
+    """Segments all of whose records are replaced: the last batch of each new one stays without records, others go. So
+    it is in the next pass: a batch without records stays where it is the last one, and goes where it is not."""
     segments = []
     for number in range(4):
         records = [impl.Record(10 * number + n, b"a", b"v") for n in range(10)]
@@ -299,15 +299,16 @@ def test_each_new_segment_ends_where_it_ended(impl, chance):
     before, _ = passed(impl, segments, max_bytes=100)
     offsets = [[(batch.first_offset, batch.last_offset) for batch in batches] for batches in before]
     assert offsets == [[(15, 19)], [(35, 39)]], (
-        f"the last batches of the two new segments have offsets 15 to 19 and 35 to 39, with records or without: not {offsets}"
+        f"the last batches of the two new segments have offsets 15 to 19 and 35 to 39, with records or without: not"
+        f" {offsets}"
     )
     again = [impl.Segment(20 * number, 50, tuple(batches)) for number, batches in enumerate(before)]
     for most, ends in ((50, [[19], [39]]), (100, [[39]])):
         found, _ = passed(impl, again, first_dirty=40, max_bytes=most)
         told = [[batch.last_offset for batch in batches] for batches in found]
         assert told == ends, (
-            f"the batch up to 19 has no records; at most {most} bytes together make segments whose batches end at {ends}, "
-            f"not at {told}: it stays only where it is the last batch of a new segment"
+            f"the batch up to 19 has no records; at most {most} bytes together make segments whose batches end at"
+            f" {ends}, not at {told}: it stays only where it is the last batch of a new segment"
         )
     first = batch_of(impl, [impl.Record(0, b"b", b"v"), impl.Record(1, b"a", b"v")])
     last, end = (batch_of(impl, [impl.Record(number, b"a", b"v")]) for number in (2, 3))

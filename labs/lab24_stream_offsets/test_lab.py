@@ -33,7 +33,8 @@ def test_without_a_limit_everything_is_read(impl):
     begins, ends = {A: 10, B: 0}, {A: 30, B: 5}
     for limit in (None, 100, 25):
         equal(impl.limited(limit, begins, ends), ends, f"limit {limit}, from {begins} to {ends}")
-    equal(impl.limited(24, begins, ends), {A: 29, B: 4}, f"25 records do not fit into 24: limit 24, from {begins} to {ends}")
+    what = f"25 records do not fit into a limit of 24, from {begins} to {ends}"
+    equal(impl.limited(24, begins, ends), {A: 29, B: 4}, what)
 
 
 @pytest.mark.task("24.1", points=2)
@@ -123,7 +124,7 @@ def test_a_topic_that_was_created_again_is_no_other_loss(impl):
         )
     for first, wanted in ((0, {A: "recreated"}), (3, {A: "recreated", B: "deleted"})):
         start, now = position(impl, {A: 4}), look(impl, {A: 9, B: 7}, {B: first}, air="id-7")
-        what = f"air was created again with one partition more, which begins at {first} and which the position does not have"
+        what = f"air was created again, with a partition 1 that begins at {first} and that the position does not have"
         equal(impl.losses(start, now), wanted, what)
 
 
@@ -274,8 +275,8 @@ def test_without_new_records_the_position_does_not_move(impl):
 
 @pytest.mark.task("24.3", points=1)
 def test_a_partition_that_vanished_after_the_plan_keeps_its_range(impl):
-    """The end of the batch was written; then topic sea was deleted, or one partition of it, or it was created again, and
-    begins at 0 or at 4; or a log was truncated. The task finds that out, the plan stays."""
+    """The end of the batch was written; then topic sea was deleted, or one partition of it, or it was created again,
+    and begins at 0 or at 4; or a log was truncated. The task finds that out, the plan stays."""
     planner, start = impl.StreamPlanner(), position(impl, {A: 1, C: 2})
     end = planner.latest(start, look(impl, {A: 4, C: 5, ("sea", 1): 3}))
     wanted = {A: (1, 4), C: (2, 5), ("sea", 1): (0, 3)}
@@ -283,7 +284,9 @@ def test_a_partition_that_vanished_after_the_plan_keeps_its_range(impl):
         planner.ranges(start, end, look(impl, {A: 4})), wanted, "the ranges of a planned batch, when topic sea is gone"
     )
     one_less = look(impl, {A: 4, C: 5})
-    equal(planner.ranges(start, end, one_less), wanted, "the ranges of a planned batch, when partition 1 of sea is gone")
+    equal(
+        planner.ranges(start, end, one_less), wanted, "the ranges of a planned batch, when partition 1 of sea is gone"
+    )
     for first in (0, 4):
         again = look(impl, {A: 4, C: 9, ("sea", 1): 9}, {C: first, ("sea", 1): first}, sea="id-9")
         what = f"the ranges of a planned batch, when topic sea was created again and begins at {first}"
