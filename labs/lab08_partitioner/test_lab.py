@@ -228,8 +228,9 @@ def test_partitions_that_appear_later_are_used_too(impl, chance):
 
 @pytest.mark.task("8.3", points=1)
 def test_each_topic_has_a_partition_of_its_own(impl, chance):
-    """Two topics in turn, eight times: what goes to one does not fill a batch of the other."""
-    for _ in range(8):
+    """Two topics in turn, sixty times: what goes to one does not fill a batch of the other, also where both have the
+    same partition."""
+    for _ in range(60):
         partitioner = impl.StickyPartitioner(Random(chance.random()), 1000)
         found = {"a": [], "b": []}
         for number in range(20):

@@ -279,8 +279,8 @@ def test_the_pause_doubles_up_to_its_limit(impl, chance):
 
 @pytest.mark.task("9.4", points=2)
 def test_a_batch_is_given_up_when_its_time_is_over(impl):
-    """Batches that began 5,001, 5,000 and 4,999 ms ago, some of them sent before, one in a pause; and a queue without
-    late ones."""
+    """Batches that began 5,001, 5,000 and 4,999 ms ago, some of them sent before, one in a pause; a queue without
+    late ones; and a batch that was put back just before its time is over."""
     queue = [batch(impl, number, created_ms) for number, created_ms in enumerate((999, 1_000, 1_001, 3_000), 1)]
     queue[0].attempts, queue[0].not_before_ms = 3, 6_500
     late = [each.number for each in impl.expire(queue, 6_000, DELIVERY_MS)]
@@ -290,3 +290,7 @@ def test_a_batch_is_given_up_when_its_time_is_over(impl):
         f" {late} and left {left}"
     )
     assert impl.expire(queue, 6_000, DELIVERY_MS) == [], "nothing is late any more, and you took something"
+    refused = batch(impl, 1, 1_000, attempts=2)
+    impl.put_back(queue, refused, 5_900, BACKOFF_MS, BACKOFF_MAX_MS)
+    late = [each.number for each in impl.expire(queue, 6_000, DELIVERY_MS)]
+    assert late == [1], f"a batch began at 1,000 and was put back at 5,900: at 6,000 it is late, and you took {late}"

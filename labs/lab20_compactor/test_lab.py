@@ -61,7 +61,8 @@ def view(records):
 
 @pytest.mark.task("20.1", points=2)
 def test_the_map_has_the_last_offset_of_each_key(impl, chance):
-    """All batches of a log, from its first offset on; records without a key are not in the map."""
+    """All batches of a log, from its first offset on; records without a key are not in the map. A batch that an earlier
+    pass left without records is known, too."""
     batches = batches_in(log_of(impl, chance))
     latest, end = impl.latest_offsets(batches, batches[0].first_offset, MANY)
     wanted = {record.key: record.offset for record in records_in(batches) if record.key is not None}
@@ -69,6 +70,9 @@ def test_the_map_has_the_last_offset_of_each_key(impl, chance):
     assert end == batches[-1].last_offset + 1, f"the map knows the log up to {batches[-1].last_offset + 1}, not {end}"
     latest, _ = impl.latest_offsets([batch_of(impl, [impl.Record(4, b"", b"v"), impl.Record(5, None, b"v")])], 4, MANY)
     assert latest == {b"": 4}, f"offset 4 has an empty key, which is a key, and 5 has none: {{b'': 4}}, not {latest}"
+    first = batch_of(impl, [impl.Record(4, b"a", b"v")])
+    _, end = impl.latest_offsets([first, impl.Batch(5, 8, ())], 4, MANY)
+    assert end == 9, f"the last batch has offsets 5 to 8, and no record is left in it: the end is 9, not {end}"
 
 
 @pytest.mark.task("20.1", points=1)
@@ -175,14 +179,17 @@ def test_a_batch_keeps_its_offsets(impl, chance):
 
 @pytest.mark.task("20.3", points=2)
 def test_the_first_visit_decides_when_a_tombstone_goes(impl):
-    """A tombstone is visited at once, before its horizon, a millisecond before it, and at it. And one whose horizon is
-    0, as in a test with a clock of its own."""
+    """A tombstone is visited at once, before its horizon, a millisecond before it, and at it; once with a shorter
+    retention. And one whose horizon is 0, as in a test with a clock of its own."""
     batch = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"b", b"v")))
     horizon = NOW_MS + RETENTION_MS
     for now in (NOW_MS, NOW_MS + 1000, horizon - 1):
         batch = cleaned(impl, batch, now)
         assert batch.horizon_ms == horizon, f"the first visit was at {NOW_MS}: {horizon}, not {batch.horizon_ms}"
         assert len(batch.records) == 2, f"at {now} the tombstone stays until {horizon}, and it is gone"
+    latest = {record.key: record.offset for record in batch.records}
+    found = impl.clean_batch(batch, latest, 7, NOW_MS + 1000, 10).horizon_ms
+    assert found == horizon, f"the horizon was {horizon}; a visit with a retention of 10 ms changed it to {found}"
     batch = cleaned(impl, batch, horizon)
     assert [record.offset for record in batch.records] == [6], (
         "at its horizon the tombstone goes, and it is there still"

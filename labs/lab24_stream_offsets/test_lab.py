@@ -111,6 +111,9 @@ def test_each_kind_of_loss_has_its_name(impl):
     now = look(impl, {B: 20, ("air", 2): 9, C: 90, ("air", 3): 5}, {("air", 2): 7, ("air", 3): 1}, sea="id-9")
     wanted = {A: "gone", B: "truncated", ("air", 2): "deleted", ("air", 3): "deleted", C: "recreated"}
     equal(impl.losses(start, now), wanted, f"losses after {start} with {now}")
+    now = look(impl, {A: 50, C: 9}, {C: 2})
+    what = "sea is a new topic that begins at 2: what was before was never read, and the losses"
+    equal(impl.losses(position(impl, {A: 40}), now), {C: "deleted"}, what)
 
 
 @pytest.mark.task("24.2", points=1)
@@ -221,7 +224,7 @@ def test_a_loss_ends_the_query_or_it_goes_on_with_what_is_there(impl):
 @pytest.mark.task("24.3", points=1)
 def test_a_target_stops_the_query_where_the_topics_ended(impl):
     """The target is fixed at 40 and 7; then the topics grow, and a new one appears. The limit still holds. Then the
-    second partition is gone."""
+    second partition is gone. And a target without any partition."""
     planner = impl.StreamPlanner(limit=20)
     planner.fix_target(look(impl, {A: 40, B: 7}))
     later = look(impl, {A: 100, B: 30, C: 9})
@@ -235,6 +238,10 @@ def test_a_target_stops_the_query_where_the_topics_ended(impl):
         gone = position(impl, {A: 5} if fails else {A: 5, B: 0}), look(impl, {A: 100})
         what = f"partition 1 of air is in the target, and gone; the position is {gone[0].offsets}: where the batch ends"
         equal(planner.latest(*gone).offsets, {A: 40}, what)
+    planner = impl.StreamPlanner()
+    planner.fix_target(look(impl, {}))
+    end = planner.latest(position(impl, {}), look(impl, {A: 100}))
+    equal(end.offsets, {}, "there was no topic when the target was fixed, so nothing is read: the position")
 
 
 @pytest.mark.task("24.3", points=1)
