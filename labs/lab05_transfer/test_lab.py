@@ -101,15 +101,15 @@ def counted_sendfile(impl, monkeypatch):
 
 
 @contextmanager
-def gone_after(count, impl, monkeypatch):
+def gone_after(most, impl, monkeypatch):
     """In a block, the first call of os.sendfile sends at most so many bytes, and the next one finds the reader gone."""
     plain, calls = os.sendfile, []
 
-    def sending(out, file, offset, length):
+    def sending(out_fd, in_fd, offset, count):
         calls.append(offset)
         if len(calls) > 1:
             raise BrokenPipeError("the reader is gone")
-        return plain(out, file, offset, min(length, count))
+        return plain(out_fd, in_fd, offset, min(count, most))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "sendfile", sending)
