@@ -176,8 +176,8 @@ def test_after_the_first_damage_nothing_counts(impl, chance):
 
 @pytest.mark.task("1.2", points=2)
 def test_a_whole_batch_that_does_not_follow_is_none_of_this_log(impl, chance):
-    """After a good segment, a whole old batch: the first one once more, the last one, and one that begins with the last
-    offset. And a segment that begins below its own base offset."""
+    """After a good segment, a whole old batch: the first one once more, the last one, one that begins with the last
+    offset, and one whose base offset is negative. And a segment that begins below its own base offset."""
     good = Good(chance)
     last = good.next_offset - 1
     old = [good.file.data[start:end] for _, _, start, end in (good.places[0], good.places[-1])]
@@ -187,6 +187,13 @@ def test_a_whole_batch_that_does_not_follow_is_none_of_this_log(impl, chance):
         assert found == good.what_is_left(), (
             f"an old batch comes after offset {last}: {good.what_is_left()} is left, not {found}"
         )
+    negative = struct.pack(">q", -3) + bytes(batch_of(chance, last))[8:]
+    file = File(good.file.data + negative)
+    found = tuple(impl.recover(file, len(file), good.base_offset))
+    assert found == good.what_is_left(), (
+        f"a whole batch with base offset -3 comes after offset {last}: -3 is smaller, since a base offset has a sign. "
+        f"{good.what_is_left()} is left, not {found}"
+    )
     low = File(bytes(batch_of(chance, 99, 4)))
     found = tuple(impl.recover(low, len(low), 100))
     assert found == (0, 100), f"segment 100 begins with offset 99: (0, 100) is left, not {found}"
@@ -261,9 +268,10 @@ def whole(log):
 
 @pytest.mark.task("1.4", points=1)
 def test_of_a_good_log_every_segment_stays(impl, chance):
-    """Five good segments, with recovery points from the first offset to the last; then a last segment that is empty."""
+    """Five good segments, with recovery points from the first offset to the last, and 0, as in a broker that has lost
+    its note of it; then a last segment that is empty."""
     log = log_of(chance)
-    for point in (log[0].base_offset, log[2].base_offset, log[4].next_offset):
+    for point in (0, log[0].base_offset, log[2].base_offset, log[4].next_offset):
         found = recovered(impl, log, point)
         assert found == (whole(log), log[-1].next_offset), f"recovery point {point}: all is good, and {found} is left"
     log.append(Good(chance, log[-1].next_offset, batches=0))
@@ -324,7 +332,7 @@ def test_what_was_synced_is_not_read(impl, chance):
 @pytest.mark.task("1.4", points=1)
 def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes(impl, chance):
     """The third of five segments is missing; the second lost its last batch and ends cleanly; or the second has a whole
-    batch more, so that the third begins below its end."""
+    batch more, so that the third begins below its end. And an old segment comes between two that fit."""
     log = log_of(chance)
     del log[2]
     found = recovered(impl, log, log[0].base_offset)
@@ -338,3 +346,11 @@ def test_a_segment_that_does_not_begin_where_the_one_before_ends_goes(impl, chan
     found = recovered(impl, log, log[0].base_offset)
     wanted = (whole(log[:2]), log[1].next_offset + 1)
     assert found == wanted, f"the third segment begins below the end of the second, and goes: {wanted}, not {found}"
+    log = log_of(chance)
+    wanted = (whole(log[:1]), log[0].next_offset)
+    log.insert(1, Good(chance, log[0].places[2][0], batches=2, gaps=False))
+    found = recovered(impl, log, log[0].base_offset)
+    assert found == wanted, (
+        f"the second segment begins below the end of the first: it goes, and so does the third, though that one begins "
+        f"where the first ends: {wanted}, not {found}"
+    )

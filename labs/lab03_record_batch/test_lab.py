@@ -3,7 +3,7 @@ records with pykraft's, which are themselves compared with Kafka's."""
 
 import gzip
 import struct
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
@@ -165,7 +165,8 @@ def test_a_batch_is_the_one_that_apache_kafka_wrote(impl):
 
 @pytest.mark.task("3.3", points=2)
 def test_the_header_tells_of_the_records(impl, chance):
-    """Records with gaps between offsets and times out of order: each field of the header, and the records."""
+    """Records with gaps between offsets and times out of order: each field of the header, and the records. And records
+    with time -1, which is Kafka's word for no time."""
     for _ in range(10):
         records = some_records(impl, chance, chance.randrange(1, 20))
         producer = (chance.randrange(1 << 40), chance.randrange(1 << 15), chance.randrange(1 << 31))
@@ -188,6 +189,12 @@ def test_the_header_tells_of_the_records(impl, chance):
             assert mine == value, f"{name} is {value}, not {mine}"
         assert found.is_valid, "the checksum is that of everything from byte 21 on, and it is another one here"
         equal_records(list(found.records()), records, "a batch whose offsets have gaps")
+    records = [impl.Record(n, time, b"k", b"v") for n, time in enumerate((-1, -1, 7))]
+    try:
+        data = bytes(impl.encode_batch(records, 0, 0))
+    except struct.error:
+        pytest.fail("a record of time -1 cannot be written: the times of a header have a sign, so pack them with q")
+    equal_bytes(data, kafka_bytes(records), "a batch whose first records have time -1")
 
 
 @pytest.mark.task("3.3", points=1)
@@ -219,10 +226,13 @@ def test_gzip_packs_the_records_and_not_the_header(impl, chance):
 
 @pytest.mark.task("3.4", points=3)
 def test_what_apache_kafka_wrote_is_read(impl):
-    """Two batches from a Kafka broker's disk, one plain and one packed with gzip: offset, time, key, value, headers."""
+    """Two batches from a Kafka broker's disk, one plain and one packed with gzip: offset, time, key, value, headers.
+    And one whose records have time -1, which is Kafka's word for no time."""
     for codec in (Compression.NONE, Compression.GZIP):
         data, theirs = golden(codec)
         equal_records(impl.decode_batch(data), list(theirs.records()), f"the batch with {codec.name.lower()}")
+    records = [impl.Record(n, time, b"k", b"v") for n, time in enumerate((-1, -1, 7))]
+    equal_records(impl.decode_batch(kafka_bytes(records)), records, "times have a sign: a batch of time -1")
 
 
 @pytest.mark.task("3.4", points=3)
@@ -267,14 +277,14 @@ def test_what_is_not_exactly_a_batch_is_refused(impl):
 @pytest.mark.task("3.4", points=1)
 def test_a_broker_may_give_all_records_its_own_time(impl, chance):
     """A topic with LogAppendTime: bit 3 of the attributes says that the header's newest time is that of each record. A
-    plain batch, and one packed with gzip."""
-    for codec in (Compression.NONE, Compression.GZIP):
+    plain batch, and one packed with gzip, from a broker whose clock is ahead of the producer's, or far behind it."""
+    for codec, time in product((Compression.NONE, Compression.GZIP), (1_800_000_000_000, 86_400_000)):
         data, theirs = golden(codec)
         stamped = kafka.RecordBatch(memoryview(bytearray(data)))
-        stamped.stamp(1_800_000_000_000)
+        stamped.stamp(time)
         found = impl.decode_batch(bytes(stamped.buffer))
-        wanted = [record._replace(timestamp=1_800_000_000_000) for record in theirs.records()]
-        equal_records(found, wanted, f"a batch with log append time and {codec.name.lower()}")
+        wanted = [record._replace(timestamp=time) for record in theirs.records()]
+        equal_records(found, wanted, f"a batch with {codec.name.lower()} and the broker's time, {time}")
 
 
 @pytest.mark.task("3.4", points=1)

@@ -33,9 +33,12 @@ def number(text):
 
 def moment(text):
     try:
-        return datetime.fromisoformat(text.strip("` "))
+        found = datetime.fromisoformat(text.strip("` "))
     except ValueError:
         raise AssertionError(f"{text!r} is no date and time such as 2026-03-14 15:09") from None
+    assert ":" in text, f"{text!r} has no time of day, so it does not show what came first: write 2026-03-14 15:09"
+    assert found.tzinfo is None, f"{text!r} names a time zone: write 2026-03-14 15:09, by the clock of the raw numbers"
+    return found
 
 
 def is_close(reported, computed):
@@ -104,13 +107,19 @@ def factor_of(impl):
 
 @pytest.mark.task("4.1", points=2)
 def test_the_claim_is_one_sentence_with_the_number_that_decides(impl):
-    """The claim is a single sentence, two values of one column are compared, and the number of "Holds if" is in it."""
+    """The claim is a single sentence, two values of one column are compared, and the number of "Holds if" is in it.
+    Where the claim says "at least" or "at most" that many times, "Holds if" says the same."""
     claim = impl.field("4.1", "Claim")
     ends = re.findall(r"[.!?](?=\s+[\"'(]?[A-Z]|$)", ABBREVIATIONS.sub(" ", claim))
     assert len(ends) == 1 and claim.endswith("."), f"this is not one sentence: {claim!r}"
     _, limit = condition(impl)
     found = [number(text) for text in re.findall(r"\d[\d,]*(?:\.\d+)?", claim)]
     assert limit in found, f"the claim is decided by {limit:g} times, and does not say so: it cannot be refuted"
+    condition_text = impl.field("4.1", "Holds if").strip("` .")
+    for word, value in re.findall(rf"(at least|at most) {TIMES}", claim):
+        assert number(value) != limit or condition_text.startswith(word), (
+            f"the claim says {word} {value} times, and 'Holds if' says {condition_text}: one condition decides both"
+        )
     column, (one, other) = compared(impl)
     assert one != other, f"{column} = {one} is compared with itself"
 
@@ -127,7 +136,8 @@ def test_the_prediction_is_a_number_and_has_a_reason(impl):
 
 @pytest.mark.task("4.1", points=1)
 def test_the_prediction_was_there_before_the_first_number(impl):
-    """The moment under "Written" lies before the first run, by no more than a month."""
+    """The moment under "Written", which has a date and a time of day, is before the first run, by no more than a
+    month."""
     written = moment(impl.field("4.1", "Written"))
     first = min(moment(row["at"]) for row in runs(impl))
     assert written <= first, f"the prediction is of {written}, the first run of {first}: that is no prediction"

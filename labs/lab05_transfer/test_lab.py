@@ -100,6 +100,25 @@ def counted_sendfile(impl, monkeypatch):
         yield sent
 
 
+@contextmanager
+def gone_after(most, impl, monkeypatch):
+    """In a block, the first call of os.sendfile sends at most so many bytes, and the next one finds the reader gone."""
+    plain, calls = os.sendfile, []
+
+    def sending(out_fd, in_fd, offset, count):
+        calls.append(offset)
+        if len(calls) > 1:
+            raise BrokenPipeError("the reader is gone")
+        return plain(out_fd, in_fd, offset, min(count, most))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "sendfile", sending)
+        for name, value in list(vars(impl).items()):
+            if value is plain:
+                patch.setattr(impl, name, sending)
+        yield
+
+
 def memory_of(action):
     """The most bytes that a call has had in memory at once."""
     tracemalloc.start()
@@ -206,7 +225,10 @@ def test_a_file_that_ends_too_early_raises_eoferror(impl, chance, keep):
     the part that exists leaves."""
     data = chance.randbytes(5_000)
     file, (out, end) = file_of(keep, data), connection(keep)
-    sent = impl.send_piece(out, file, 4_000, 3_000)
+    try:
+        sent = impl.send_piece(out, file, 4_000, 3_000)
+    except EOFError:
+        pytest.fail("the file has 1,000 bytes from byte 4,000 on: send these, and raise EOFError where it has none")
     assert sent == 1_000, f"the file has 1,000 bytes from byte 4,000 on, but you returned {sent}"
     same(arrived(end), data[4_000:], "the part that exists")
     for position in (5_000, 6_000):
@@ -292,8 +314,14 @@ def test_a_connection_that_is_not_ready_takes_nothing_and_that_is_no_error(impl,
 
 @pytest.mark.task("5.2", points=1)
 def test_a_copy_beyond_the_end_of_the_file_raises_eoferror(impl, chance, keep):
-    """At the end of the file and after it. An error of the connection goes to the caller unchanged."""
+    """At the end of the file and after it. Of a piece that reaches beyond the end, the part that exists is sent. An
+    error of the connection goes to the caller unchanged."""
     file = file_of(keep, chance.randbytes(5_000))
+    try:
+        sent = impl.copy_piece(Scripted(1 << 20), file, 4_000, 3_000)
+    except EOFError:
+        pytest.fail("the file has 1,000 bytes from byte 4,000 on: send these, and raise EOFError where it has none")
+    assert sent == 1_000, f"the file has 1,000 bytes from byte 4,000 on, but you returned {sent}"
     for position in (5_000, 6_000):
         with pytest.raises(EOFError):
             sent = impl.copy_piece(Scripted(100), file, position, 100)
@@ -367,8 +395,9 @@ def test_a_turn_goes_on_as_long_as_the_socket_has_room(impl, chance, keep):
 
 
 @pytest.mark.task("5.3", points=2)
-def test_a_file_truncated_on_the_way_raises_eoferror_and_remaining_is_right(impl, chance, keep):
-    """A range of 200,000 bytes; after the first turn the file is truncated to 100,000, as followers do."""
+def test_a_file_truncated_on_the_way_raises_eoferror_and_remaining_is_right(impl, chance, keep, monkeypatch):
+    """A range of 200,000 bytes; after the first turn the file is truncated to 100,000, as followers do. And a reader
+    that takes 1,000 bytes and is gone before the turn ends."""
     data = chance.randbytes(200_000)
     file, (out, end) = file_of(keep, data), connection(keep)
     transfer = impl.Transfer(file, 0, 200_000)
@@ -382,6 +411,13 @@ def test_a_file_truncated_on_the_way_raises_eoferror_and_remaining_is_right(impl
         pytest.fail(f"the file was truncated after {len(found):,} bytes, and the caller waits forever", pytrace=False)
     same(found + arrived(end), data[:100_000], "the bytes before the truncation")
     assert transfer.remaining == 100_000, f"100,000 of 200,000 bytes left, but remaining is {transfer.remaining:,}"
+    transfer, (out, _) = impl.Transfer(file, 0, 50_000), connection(keep)
+    with gone_after(1_000, impl, monkeypatch), pytest.raises(BrokenPipeError):
+        transfer.transfer_to(out)
+        pytest.fail("the reader was gone after 1,000 bytes, and the turn raised no error", pytrace=False)
+    assert transfer.remaining == 49_000, (
+        f"1,000 of 50,000 bytes left, then the reader was gone: 49,000 remain, but remaining is {transfer.remaining:,}"
+    )
 
 
 @pytest.mark.task("5.3", points=2)

@@ -165,7 +165,8 @@ def test_an_api_from_tomorrow_may_say_more_than_you_know(impl, chance):
 
 @pytest.mark.task("6.3", points=2)
 def test_a_broker_that_does_not_know_the_version_answers_in_version_0(impl):
-    """Error 35, UNSUPPORTED_VERSION, to a request in version 4; and other errors to others, which are in version 4."""
+    """You asked in version 4. A response with error 35, UNSUPPORTED_VERSION, is in version 0; one with another error
+    is in version 4."""
     known = [ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=2)]
     frame = own(encode_response(ApiVersionsResponse(error_code=35, api_keys=known), 0, 79))
     found = read(impl, frame, 4)

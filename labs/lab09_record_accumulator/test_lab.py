@@ -186,16 +186,23 @@ def test_a_request_takes_one_batch_of_every_ready_partition(impl):
 
 @pytest.mark.task("9.3", points=1)
 def test_a_request_takes_partitions_in_the_order_of_ready(impl, chance):
-    """Five ready partitions in any order, with room for three batches: the first three go."""
+    """Five ready partitions in any order, with room for three batches: the first three go. Then one whose only batch
+    is taken: it becomes the last one, too."""
     for ready in ([3, 0, 2, 4, 1], chance.sample(range(5), 5)):
         queues = queues_of(impl, [300] * 5)
-        found = [each.number // 10 for each in impl.drain(queues, ready, 1_000)]
+        found = [each.number // 10 for each in impl.drain(queues, list(ready), 1_000)]
         assert found == ready[:3], (
             f"partitions {ready} are ready, in this order: {ready[:3]} go, and yours took {found}"
         )
         assert list(queues)[-3:] == ready[:3], (
             f"partitions {ready[:3]} were served, and are the last three of the queues now: yours are {list(queues)}"
         )
+    queues = queues_of(impl, [300] * 3, each=1)
+    impl.drain(queues, [0], 1_000)
+    assert list(queues) == [1, 2, 0], (
+        f"the only batch of partition 0 was taken, so 0 becomes the last one, empty as it is: the queues are in the"
+        f" order {list(queues)}, not [1, 2, 0]"
+    )
 
 
 @pytest.mark.task("9.3", points=2)
@@ -272,9 +279,18 @@ def test_the_pause_doubles_up_to_its_limit(impl, chance):
 
 @pytest.mark.task("9.4", points=2)
 def test_a_batch_is_given_up_when_its_time_is_over(impl):
-    """Batches that began 5,001, 5,000 and 4,999 ms ago, some of them sent before; and a queue without late ones."""
-    queue = [batch(impl, 1, 999, attempts=3), batch(impl, 2, 1_000), batch(impl, 3, 1_001), batch(impl, 4, 3_000)]
+    """Batches that began 5,001, 5,000 and 4,999 ms ago, some of them sent before, one in a pause; a queue without
+    late ones; and a batch that was put back just before its time is over."""
+    queue = [batch(impl, number, created_ms) for number, created_ms in enumerate((999, 1_000, 1_001, 3_000), 1)]
+    queue[0].attempts, queue[0].not_before_ms = 3, 6_500
     late = [each.number for each in impl.expire(queue, 6_000, DELIVERY_MS)]
     left = [each.number for each in queue]
-    assert (late, left) == ([1, 2], [3, 4]), f"1 and 2 are late, 3 and 4 stay: you took {late} and left {left}"
+    assert (late, left) == ([1, 2], [3, 4]), (
+        f"1 began 5,001 ms ago, though it pauses, and 2 began 5,000 ms ago: both are late, 3 and 4 stay. You took"
+        f" {late} and left {left}"
+    )
     assert impl.expire(queue, 6_000, DELIVERY_MS) == [], "nothing is late any more, and you took something"
+    refused = batch(impl, 1, 1_000, attempts=2)
+    impl.put_back(queue, refused, 5_900, BACKOFF_MS, BACKOFF_MAX_MS)
+    late = [each.number for each in impl.expire(queue, 6_000, DELIVERY_MS)]
+    assert late == [1], f"a batch began at 1,000 and was put back at 5,900: at 6,000 it is late, and you took {late}"

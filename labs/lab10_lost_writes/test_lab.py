@@ -75,9 +75,14 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(impl, chance):
 
 @pytest.mark.task("10.2", points=1)
 def test_what_was_read_at_another_offset_is_not_lost(impl):
-    """Record 0 was acknowledged at offset 1, which has record 7; record 0 is at offset 2."""
+    """Record 0 was acknowledged at offset 1, which has record 7; record 0 is at offset 2. Then it is nowhere."""
     found = impl.lost([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 0), impl.End(3)])
     assert found == [], f"record 0 was read, though not where it was promised: it is not lost, and you found {found}"
+    found = impl.lost([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 1)])
+    assert found == [0], (
+        f"record 0 was acknowledged at offset 1, which the reader has passed; record 7 is there, and 0 was not read: it"
+        f" is lost, whatever else is at its place, and you found {found}"
+    )
 
 
 @pytest.mark.task("10.2", points=2)
@@ -123,7 +128,7 @@ def test_an_end_that_is_not_reached_decides_nothing(impl):
 
 @pytest.mark.task("10.3", points=2)
 def test_a_record_that_was_read_twice_is_named_once(impl):
-    """Records that come once, twice and three times, in a whole history."""
+    """Records that come once, twice and three times, in a whole history; then one that failed, and comes twice."""
     numbers = range(17)
     history = [*map(impl.Sent, numbers), *map(impl.Acknowledged, numbers, numbers)]
     read = [impl.Read(offset, number) for offset, number in enumerate([16, 9, 16, 4, 9, 9])]
@@ -131,18 +136,34 @@ def test_a_record_that_was_read_twice_is_named_once(impl):
     assert found == [9, 16], (
         f"9 and 16 were read more than once, and 4 once; all were acknowledged: [9, 16], in order, and you say {found}"
     )
+    history = [impl.Sent(0), impl.Sent(1), impl.Failed(0), impl.Read(0, 0), impl.Read(1, 1), impl.Read(2, 0)]
+    found = impl.repeated([*history, impl.Read(3, 1)])
+    assert found == [0, 1], (
+        f"0 failed, of 1 the producer has said nothing, and both were read twice: [0, 1] are repeated, and you say"
+        f" {found}"
+    )
 
 
 @pytest.mark.task("10.3", points=3)
 def test_another_record_at_the_offset_that_was_named_is_a_move(impl):
     """Records that are where they were acknowledged, whose place has another, and whose place was not read. Of two that
-    moved one was read elsewhere and one nowhere."""
+    moved one was read elsewhere and one nowhere. A record at two offsets, of which each was promised to another."""
     promised = [impl.Acknowledged(4, 13), impl.Acknowledged(0, 10), impl.Acknowledged(1, 11)]
     history = [*promised, impl.Acknowledged(2, 12), impl.Acknowledged(3, -1)]
     found = impl.moved([*history, impl.Read(10, 0), impl.Read(11, 9), impl.Read(13, 1)])
     assert found == [1, 4], (
         f"offset 11 was promised to record 1 and has record 9; offset 13 was promised to 4 and has 1: [1, 4], in order,"
         f" and you say {found}"
+    )
+    found = impl.moved([impl.Acknowledged(0, 4), impl.Read(3, 5), impl.Read(6, 0)])
+    assert found == [], (
+        f"offset 4 was promised to record 0, which is at 6; but no record was read at 4, and that decides nothing: none"
+        f" has moved, and you say {found}"
+    )
+    found = impl.moved([impl.Acknowledged(0, 3), impl.Acknowledged(1, 4), impl.Read(3, 5), impl.Read(4, 5)])
+    assert found == [0, 1], (
+        f"offset 3 was promised to record 0 and 4 to record 1, and record 5 was read at both: [0, 1], and you say"
+        f" {found}"
     )
 
 
@@ -151,22 +172,32 @@ def test_another_record_at_the_offset_that_was_named_is_a_move(impl):
 
 @pytest.mark.task("10.4", points=2)
 def test_a_verdict_needs_no_end_where_a_loss_is_certain(impl, chance):
-    """Two records are gone; the reader is at the end, or has passed their places. And a record that moved."""
+    """Two records are gone; the reader is at the end, or has passed their places. And a record that moved, with an end
+    and without."""
     for stop, has_end in ((None, True), (20, False)):
         found = impl.verdict(history_of(impl, chance, gone=(4, 9), stop=stop, has_end=has_end))
         assert found == "broken", f"two acknowledged records are gone for sure, and your verdict is {found!r}"
     found = impl.verdict(history_of(impl, chance, gone=(4, 9), named=False))
     assert found == "broken", f"no offset was named, and the end shows that two are gone: your verdict is {found!r}"
-    found = impl.verdict([impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 0), impl.End(3)])
-    assert found == "broken", f"offset 1 was promised to record 0 and has record 7: your verdict is {found!r}"
+    history = [impl.Sent(0), impl.Acknowledged(0, 1), impl.Read(1, 7), impl.Read(2, 0)]
+    for end in ([impl.End(3)], []):
+        found = impl.verdict(history + end)
+        about = "the log ends at 3" if end else "no end came"
+        assert found == "broken", (
+            f"offset 1 was promised to record 0 and has record 7, {about}: your verdict is {found!r}"
+        )
 
 
 @pytest.mark.task("10.4", points=2)
 def test_a_verdict_is_unknown_while_a_record_may_come(impl, chance):
-    """Nothing is gone, and the reader has not reached the last records; with names and without."""
-    for named in (True, False):
-        found = impl.verdict(history_of(impl, chance, stop=20, has_end=False, named=named))
-        assert found == "unknown", f"the reader has not come far enough, and your verdict is {found!r}"
+    """Nothing is gone, and the reader has not reached the last records; with names and without, with an end and
+    without."""
+    for named, has_end in ((True, False), (False, False), (True, True), (False, True)):
+        found = impl.verdict(history_of(impl, chance, stop=20, has_end=has_end, named=named))
+        end = "the log ends at 43" if has_end else "no end came"
+        assert found == "unknown", (
+            f"the reader is at offset 20, {end}, and records that were acknowledged may come: your verdict is {found!r}"
+        )
 
 
 @pytest.mark.task("10.4", points=2)

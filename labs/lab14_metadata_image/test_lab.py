@@ -161,12 +161,14 @@ def test_a_change_of_a_partition_changes_what_it_names_and_the_epochs(impl):
 
 @pytest.mark.task("14.1", points=2)
 def test_a_topic_goes_with_its_partitions_and_its_settings(impl):
-    """Two topics with settings, of which one is deleted; a broker's settings stay."""
+    """Two topics with settings, of which one is deleted; a broker's settings stay, also where a topic is called like
+    the broker."""
     other = {**FIRST, "topic_id": B, "partition": 1}
     resources = (("topic", "flights"), ("topic", "weather"), ("broker", "1"))
     settings = [("Config", {"resource": resource, "name": "x", "value": "1"}) for resource in resources]
     more = (("Topic", {"topic_id": B, "name": "weather"}), ("Partition", other))
     check(impl, *MADE, *more, *settings, ("RemoveTopic", {"topic_id": A}))
+    check(impl, ("Topic", {"topic_id": B, "name": "1"}), *settings, ("RemoveTopic", {"topic_id": B}))
 
 
 @pytest.mark.task("14.1", points=1)
@@ -224,10 +226,18 @@ BEGIN, END, ABORT = "BeginTransaction", "EndTransaction", "AbortTransaction"
 @pytest.mark.task("14.2", points=2)
 @pytest.mark.parametrize("high_watermark", range(5))
 def test_nothing_counts_from_the_high_watermark_on(impl, high_watermark):
-    """A log of four records, and every high watermark that it may have."""
+    """A log of four records, and every high watermark that it may have. Then the offset before the last is missing."""
     found = levels_after(impl, [1, 2, 3, 4], high_watermark)
     wanted = [1, 2, 3, 4][:high_watermark]
     assert found == wanted, f"four records, high watermark {high_watermark}: levels {wanted} count, not {found}"
+    image = impl.new_image()
+    records = [impl.Record(*level(number)) for number in range(1, 5)]
+    impl.replay_log(image, list(zip((0, 1, 2, 4), records, strict=True)), high_watermark)
+    found, wanted = sorted(image["levels"].values()), [1, 2, 3, 4][: min(high_watermark, 3)]
+    assert found == wanted, (
+        f"records at offsets 0, 1, 2 and 4, high watermark {high_watermark}: those below it count, levels {wanted}, not"
+        f" {found}"
+    )
 
 
 @pytest.mark.task("14.2", points=4)
@@ -366,14 +376,15 @@ class Disk:
         records = [self.impl.Record(*record) for record in plain_snapshot(self.images[end])]
         return self.impl.Snapshot(end, is_complete, records if is_complete else records[: len(records) // 2])
 
-    def start(self, snapshots, first=0, high_watermark=None, may_refuse=False):
-        log = log_of(self.impl, self.records, 0)[first:]
+    def start(self, snapshots, first=0, high_watermark=None, may_refuse=False, missing=()):
+        log = [entry for entry in log_of(self.impl, self.records, 0)[first:] if entry[0] not in missing]
         high_watermark = len(self.records) if high_watermark is None else high_watermark
         try:
             return self.impl.start(snapshots, log, high_watermark)
         except KeyError as error:
             ends = [snapshot.end for snapshot in snapshots]
-            words = f"snapshots up to {ends}, a log from {first} on: a record about {error} was replayed"
+            words = f"snapshots up to {ends}, a log from {first} on{', with gaps' * bool(missing)}"
+            words = f"{words}: a record about {error} was replayed"
             raise AssertionError(f"{words}, which is not there yet, or not there any more") from error
         except ValueError as error:
             if may_refuse:
@@ -409,7 +420,7 @@ def test_without_a_snapshot_the_whole_log_is_replayed(impl, chance):
 @pytest.mark.task("14.4", points=3)
 def test_a_start_takes_the_newest_complete_snapshot_and_the_tail(impl, chance):
     """Snapshots in both orders, with a log that begins at 0, between them, or at the end of the newest one; also with
-    an end that is not committed."""
+    an end that is not committed. And a log from which offsets are missing before the snapshot's end."""
     for _ in range(3):
         disk = Disk(impl, chance)
         old, new = sorted(chance.sample(disk.ends[3:], 2))
@@ -424,6 +435,8 @@ def test_a_start_takes_the_newest_complete_snapshot_and_the_tail(impl, chance):
             after = f"snapshots that end at {ends[0]} and {ends[1]}, high watermark {high}"
             if high >= new:
                 compare(disk.start(snapshots, high_watermark=high), disk.images[high], after)
+        after = f"a snapshot that ends at {new}, and a log without offsets 1 and 2, which the snapshot has"
+        compare(disk.start([disk.snapshot(new)], missing=(1, 2)), disk.wanted, after)
 
 
 @pytest.mark.task("14.4", points=2)
@@ -455,8 +468,11 @@ def test_files_that_do_not_reach_each_other_are_refused(impl, chance):
 
 @pytest.mark.task("14.4", points=1)
 def test_a_start_with_a_snapshot_alone(impl, chance):
-    """The log is empty, as on a node that has just copied a snapshot; and a node that has no file at all."""
+    """The log is empty, as on a node that has just copied a snapshot, and which may not have heard of a high watermark;
+    and a node that has no file at all."""
     disk = Disk(impl, chance)
     end = disk.ends[-1]
-    compare(impl.start([disk.snapshot(end)], [], end), disk.images[end], f"a snapshot up to {end}, and no log")
+    for high in (end, 0):
+        after = f"a snapshot up to {end}, no log, and high watermark {high}"
+        compare(impl.start([disk.snapshot(end)], [], high), disk.images[end], after)
     compare(impl.start([], [], 0), impl.new_image(), "a node that has neither a snapshot nor a log")

@@ -61,7 +61,8 @@ def view(records):
 
 @pytest.mark.task("20.1", points=2)
 def test_the_map_has_the_last_offset_of_each_key(impl, chance):
-    """All batches of a log, from its first offset on; records without a key are not in the map."""
+    """All batches of a log, from its first offset on; records without a key are not in the map. A batch that an earlier
+    pass left without records is known, too."""
     batches = batches_in(log_of(impl, chance))
     latest, end = impl.latest_offsets(batches, batches[0].first_offset, MANY)
     wanted = {record.key: record.offset for record in records_in(batches) if record.key is not None}
@@ -69,6 +70,9 @@ def test_the_map_has_the_last_offset_of_each_key(impl, chance):
     assert end == batches[-1].last_offset + 1, f"the map knows the log up to {batches[-1].last_offset + 1}, not {end}"
     latest, _ = impl.latest_offsets([batch_of(impl, [impl.Record(4, b"", b"v"), impl.Record(5, None, b"v")])], 4, MANY)
     assert latest == {b"": 4}, f"offset 4 has an empty key, which is a key, and 5 has none: {{b'': 4}}, not {latest}"
+    first = batch_of(impl, [impl.Record(4, b"a", b"v")])
+    _, end = impl.latest_offsets([first, impl.Batch(5, 8, ())], 4, MANY)
+    assert end == 9, f"the last batch has offsets 5 to 8, and no record is left in it: the end is 9, not {end}"
 
 
 @pytest.mark.task("20.1", points=1)
@@ -175,26 +179,34 @@ def test_a_batch_keeps_its_offsets(impl, chance):
 
 @pytest.mark.task("20.3", points=2)
 def test_the_first_visit_decides_when_a_tombstone_goes(impl):
-    """A tombstone is visited at once, before its horizon, a millisecond before it, and at it."""
+    """A tombstone is visited at once, before its horizon, a millisecond before it, and at it; once with a shorter
+    retention. And one whose horizon is 0, as in a test with a clock of its own."""
     batch = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"b", b"v")))
     horizon = NOW_MS + RETENTION_MS
     for now in (NOW_MS, NOW_MS + 1000, horizon - 1):
         batch = cleaned(impl, batch, now)
         assert batch.horizon_ms == horizon, f"the first visit was at {NOW_MS}: {horizon}, not {batch.horizon_ms}"
         assert len(batch.records) == 2, f"at {now} the tombstone stays until {horizon}, and it is gone"
+    latest = {record.key: record.offset for record in batch.records}
+    found = impl.clean_batch(batch, latest, 7, NOW_MS + 1000, 10).horizon_ms
+    assert found == horizon, f"the horizon was {horizon}; a visit with a retention of 10 ms changed it to {found}"
     batch = cleaned(impl, batch, horizon)
     assert [record.offset for record in batch.records] == [6], (
         "at its horizon the tombstone goes, and it is there still"
     )
+    batch = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"b", b"v")), 0)
+    left = [record.offset for record in cleaned(impl, batch).records]
+    assert left == [6], f"0 is a horizon, and it has come: the tombstone at 5 goes, and {left} stay. None is none"
 
 
 @pytest.mark.task("20.3", points=1)
 def test_a_batch_without_a_tombstone_needs_no_horizon(impl):
-    """One without any, and one whose tombstone was replaced. A horizon that is there stays; a tombstone that the map
-    does not know needs one."""
+    """One without any, one with an empty value, and one whose tombstone was replaced. A horizon that is there stays; a
+    tombstone that the map does not know needs one."""
     plain = impl.Batch(5, 5, (impl.Record(5, b"a", b"v"),))
     replaced = impl.Batch(5, 6, (impl.Record(5, b"a", None), impl.Record(6, b"a", b"v")))
-    for batch in (plain, replaced):
+    empty = impl.Batch(5, 5, (impl.Record(5, b"a", b""),))
+    for batch in (plain, empty, replaced):
         found = cleaned(impl, batch).horizon_ms
         assert found is None, f"no tombstone stays in {batch}, and its horizon became {found}"
     for horizon in (77, 0):
@@ -278,7 +290,8 @@ def plain_map(batches, most):
 
 @pytest.mark.task("20.5", points=2)
 def test_each_new_segment_ends_where_it_ended(impl, chance):
-    """Segments all of whose records are replaced: the last batch of each new one stays without records, others go."""
+    """Segments all of whose records are replaced: the last batch of each new one stays without records, others go. So
+    it is in the next pass: a batch without records stays where it is the last one, and goes where it is not."""
     segments = []
     for number in range(4):
         records = [impl.Record(10 * number + n, b"a", b"v") for n in range(10)]
@@ -290,6 +303,20 @@ def test_each_new_segment_ends_where_it_ended(impl, chance):
         assert told == [[end] for end in ends], f"at most {most} bytes: one batch each, up to {ends}, not {told}"
         empty = [batches[0] for batches in found[:-1]]
         assert all(tuple(batch.records) == () for batch in empty), f"these records were replaced: {empty}"
+    before, _ = passed(impl, segments, max_bytes=100)
+    offsets = [[(batch.first_offset, batch.last_offset) for batch in batches] for batches in before]
+    assert offsets == [[(15, 19)], [(35, 39)]], (
+        f"the last batches of the two new segments have offsets 15 to 19 and 35 to 39, with records or without: not"
+        f" {offsets}"
+    )
+    again = [impl.Segment(20 * number, 50, tuple(batches)) for number, batches in enumerate(before)]
+    for most, ends in ((50, [[19], [39]]), (100, [[39]])):
+        found, _ = passed(impl, again, first_dirty=40, max_bytes=most)
+        told = [[batch.last_offset for batch in batches] for batches in found]
+        assert told == ends, (
+            f"the batch up to 19 has no records; at most {most} bytes together make segments whose batches end at"
+            f" {ends}, not at {told}: it stays only where it is the last batch of a new segment"
+        )
     first = batch_of(impl, [impl.Record(0, b"b", b"v"), impl.Record(1, b"a", b"v")])
     last, end = (batch_of(impl, [impl.Record(number, b"a", b"v")]) for number in (2, 3))
     its = [impl.Segment(0, 50, (first, last)), impl.Segment(3, 50, (end,))]

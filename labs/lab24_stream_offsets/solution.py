@@ -86,17 +86,22 @@ class StreamPlanner:
 
     def latest(self, start: Position, look: Look) -> Position:
         """Where the batch that begins at `start` ends; DataLossError if records were lost, and that is an error."""
+        look = self.up_to_target(look)
         if self.fail_on_data_loss and losses(start, look):
             raise DataLossError(str(losses(start, look)))
-        ends = look.ends
-        if self.target is not None:
-            ends = {one: min(end, self.target[one]) for one, end in ends.items() if one in self.target}
-            look = look._replace(ends=ends, firsts={one: look.firsts[one] for one in ends})
-        return Position(look.topic_ids, limited(self.limit, begins(start, look), ends))
+        return Position(look.topic_ids, limited(self.limit, begins(start, look), look.ends))
+
+    def up_to_target(self, look: Look) -> Look:
+        """The look without what is beyond the target."""
+        if self.target is None:
+            return look
+        ends = {one: min(end, self.target[one]) for one, end in look.ends.items() if one in self.target}
+        return Look(look.topic_ids, {one: min(look.firsts[one], end) for one, end in ends.items()}, ends)
 
     def ranges(self, start: Position, end: Position, look: Look) -> dict[Partition, tuple[int, int]]:
         """What the batch between two positions reads: the first offset and the end of each partition that has any."""
-        firsts = {one: look.firsts.get(one, 0) for one in end.offsets}
+        same = {topic for topic, topic_id in end.topic_ids.items() if look.topic_ids.get(topic) == topic_id}
+        firsts = {one: look.firsts.get(one, 0) if one[0] in same else 0 for one in end.offsets}
         first = begins(start, Look(end.topic_ids, firsts, end.offsets))
         return {one: (first[one], last) for one, last in end.offsets.items() if first[one] < last}
 

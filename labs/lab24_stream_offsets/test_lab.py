@@ -28,10 +28,13 @@ def equal(found, wanted, what):
 
 @pytest.mark.task("24.1", points=1)
 def test_without_a_limit_everything_is_read(impl):
-    """Two partitions, and no limit; and a limit that is larger than what there is, or equal to it."""
+    """Two partitions, and no limit; a limit that is larger than what there is, or equal to it; and one that is one
+    record smaller, which is shared."""
     begins, ends = {A: 10, B: 0}, {A: 30, B: 5}
     for limit in (None, 100, 25):
         equal(impl.limited(limit, begins, ends), ends, f"limit {limit}, from {begins} to {ends}")
+    what = f"25 records do not fit into a limit of 24, from {begins} to {ends}"
+    equal(impl.limited(24, begins, ends), {A: 29, B: 4}, what)
 
 
 @pytest.mark.task("24.1", points=2)
@@ -108,16 +111,24 @@ def test_each_kind_of_loss_has_its_name(impl):
     now = look(impl, {B: 20, ("air", 2): 9, C: 90, ("air", 3): 5}, {("air", 2): 7, ("air", 3): 1}, sea="id-9")
     wanted = {A: "gone", B: "truncated", ("air", 2): "deleted", ("air", 3): "deleted", C: "recreated"}
     equal(impl.losses(start, now), wanted, f"losses after {start} with {now}")
+    now = look(impl, {A: 50, C: 9}, {C: 2})
+    what = "sea is a new topic that begins at 2: what was before was never read, and the losses"
+    equal(impl.losses(position(impl, {A: 40}), now), {C: "deleted"}, what)
 
 
 @pytest.mark.task("24.2", points=1)
 def test_a_topic_that_was_created_again_is_no_other_loss(impl):
-    """The new topic is shorter, or its first records were deleted: still it is "recreated", once."""
+    """The new topic is shorter, or its first records were deleted: still it is "recreated", once. A partition that only
+    the new topic has was never read: nothing of it is lost, or what was deleted."""
     for offset, other in ((40, "id-7"), (4, "id-0")):
         start, now = position(impl, {A: offset}), look(impl, {A: 9}, {A: 5}, air=other)
         equal(
             impl.losses(start, now), {A: "recreated"}, f"a topic with another id, read up to {offset}, now from 5 to 9"
         )
+    for first, wanted in ((0, {A: "recreated"}), (3, {A: "recreated", B: "deleted"})):
+        start, now = position(impl, {A: 4}), look(impl, {A: 9, B: 7}, {B: first}, air="id-7")
+        what = f"air was created again, with a partition 1 that begins at {first} and that the position does not have"
+        equal(impl.losses(start, now), wanted, what)
 
 
 # --- task 24.3 --------------------------------------------------------------------------------------------------------
@@ -212,7 +223,8 @@ def test_a_loss_ends_the_query_or_it_goes_on_with_what_is_there(impl):
 
 @pytest.mark.task("24.3", points=1)
 def test_a_target_stops_the_query_where_the_topics_ended(impl):
-    """The target is fixed at 40 and 7; then the topics grow, and a new one appears. The limit still holds."""
+    """The target is fixed at 40 and 7; then the topics grow, and a new one appears. The limit still holds. Then the
+    second partition is gone. And a target without any partition."""
     planner = impl.StreamPlanner(limit=20)
     planner.fix_target(look(impl, {A: 40, B: 7}))
     later = look(impl, {A: 100, B: 30, C: 9})
@@ -220,11 +232,22 @@ def test_a_target_stops_the_query_where_the_topics_ended(impl):
     equal(last.offsets, {A: 40, B: 7}, "the last position of a query with a target")
     equal(found[-1], {}, "a batch after the target was reached")
     assert sum(end - first for first, end in found[0].values()) <= 21, f"a limit of 20, and a batch of {found[0]}"
+    for fails in (True, False):
+        planner = impl.StreamPlanner(fail_on_data_loss=fails)
+        planner.fix_target(look(impl, {A: 40, B: 7}))
+        gone = position(impl, {A: 5} if fails else {A: 5, B: 0}), look(impl, {A: 100})
+        what = f"partition 1 of air is in the target, and gone; the position is {gone[0].offsets}: where the batch ends"
+        equal(planner.latest(*gone).offsets, {A: 40}, what)
+    planner = impl.StreamPlanner()
+    planner.fix_target(look(impl, {}))
+    end = planner.latest(position(impl, {}), look(impl, {A: 100}))
+    equal(end.offsets, {}, "there was no topic when the target was fixed, so nothing is read: the position")
 
 
 @pytest.mark.task("24.3", points=1)
 def test_records_that_are_deleted_beyond_the_target_are_not_read(impl):
-    """The target is fixed at 40 and 70; then the records before offset 60 of the first partition are deleted."""
+    """The target is fixed at 40 and 70; then the records before offset 60 of the first partition are deleted. They are
+    a loss if the query was at 5, and none if it was at 40 already."""
     planner = impl.StreamPlanner(limit=20, fail_on_data_loss=False)
     planner.fix_target(look(impl, {A: 40, B: 70}))
     later, start = look(impl, {A: 100, B: 100}, {A: 60}), position(impl, {A: 5, B: 0})
@@ -232,6 +255,20 @@ def test_records_that_are_deleted_beyond_the_target_are_not_read(impl):
     what = "all up to a target is deleted, so nothing of that partition is left to read: the position"
     equal(end.offsets, {A: 40, B: 20}, what)
     equal(planner.ranges(start, end, later), {B: (0, 20)}, "what is read when the target of a partition was deleted")
+    planner = impl.StreamPlanner()
+    planner.fix_target(look(impl, {A: 40, B: 70}))
+    later = look(impl, {A: 100, B: 100, C: 9}, {A: 60, C: 2})
+    with pytest.raises(impl.DataLossError):
+        planner.latest(start, later)
+        pytest.fail("offsets 5 to 39 were deleted before they were read, and latest() has raised no DataLossError")
+    try:
+        end = planner.latest(position(impl, {A: 40, B: 0}), later)
+    except impl.DataLossError as error:
+        pytest.fail(
+            f"the query has read up to its target, 40; the log begins at 60 now, and sea is not in the target. What is"
+            f" beyond the target is no loss, and latest() has raised DataLossError({error})"
+        )
+    equal(end.offsets, {A: 40, B: 70}, "the position when only records beyond the target were deleted")
 
 
 @pytest.mark.task("24.3", points=1)
@@ -245,13 +282,22 @@ def test_without_new_records_the_position_does_not_move(impl):
 
 @pytest.mark.task("24.3", points=1)
 def test_a_partition_that_vanished_after_the_plan_keeps_its_range(impl):
-    """The end of the batch was written; then topic sea was deleted, or created again. The task finds that out, the plan
-    stays."""
+    """The end of the batch was written; then topic sea was deleted, or one partition of it, or it was created again,
+    and begins at 0 or at 4; or a log was truncated. The task finds that out, the plan stays."""
     planner, start = impl.StreamPlanner(), position(impl, {A: 1, C: 2})
     end = planner.latest(start, look(impl, {A: 4, C: 5, ("sea", 1): 3}))
     wanted = {A: (1, 4), C: (2, 5), ("sea", 1): (0, 3)}
     equal(
         planner.ranges(start, end, look(impl, {A: 4})), wanted, "the ranges of a planned batch, when topic sea is gone"
     )
-    again = look(impl, {A: 4, C: 9, ("sea", 1): 9}, sea="id-9")
-    equal(planner.ranges(start, end, again), wanted, "the ranges of a planned batch, when topic sea was created again")
+    one_less = look(impl, {A: 4, C: 5})
+    equal(
+        planner.ranges(start, end, one_less), wanted, "the ranges of a planned batch, when partition 1 of sea is gone"
+    )
+    for first in (0, 4):
+        again = look(impl, {A: 4, C: 9, ("sea", 1): 9}, {C: first, ("sea", 1): first}, sea="id-9")
+        what = f"the ranges of a planned batch, when topic sea was created again and begins at {first}"
+        equal(planner.ranges(start, end, again), wanted, what)
+    truncated = look(impl, {A: 2, C: 5, ("sea", 1): 3})
+    what = "the ranges of a planned batch, when partition 0 of air was truncated to 2"
+    equal(planner.ranges(start, end, truncated), wanted, what)
