@@ -1,8 +1,8 @@
 """In which log directory each replica is: the plan when a broker tells (KIP-858).
 
 A broker with one log directory need not tell: the controller knows it when it places a replica. One with several
-chooses a directory itself, and tells when it has. So does a broker whose disk was replaced: its replicas begin anew, in
-a directory with another id. Until it has told, it leads none of them. If it did, the replicas that have the records
+chooses a directory itself, and tells when it has. So does a broker whose disk was replaced: its replicas begin empty,
+in a directory with another id. Until it has told, it leads none of them. If it did, the replicas that have the records
 would follow a leader without them.
 
 A replica that is said to be in a directory which its broker does not have (any more) leaves the ISR.

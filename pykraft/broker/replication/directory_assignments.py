@@ -1,7 +1,7 @@
 """A broker tells in which log directory its replicas are, where the metadata say another one (KIP-858).
 
 A broker of pykraft has one log directory, and the controller notes its id when it places a replica there. The id
-changes when the disk was replaced and formatted anew. Then the controller lets the broker lead none of the replicas
+changes when the disk was replaced and formatted again. Then the controller lets the broker lead none of the replicas
 that it had on the old disk: the new one may have nothing of them. So the broker tells (AssignReplicasToDirs) which of
 them it has again: those that are in the ISR of a leader, and those of which there is no other replica. A replica that
 was the last one in sync is neither; an administrator may let another one lead by an unclean election.
@@ -23,7 +23,7 @@ from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
 
 RETRY_BACKOFF_MS = 500
-"""How long an answer may take to come back as metadata before the same is told again."""
+"""How long an answer may take to come back as metadata before the same is reported again."""
 MAX_ASSIGNMENTS = 2000
 
 
@@ -86,6 +86,6 @@ class DirectoryAssignments:
         )
 
     def _on_answer(self, response: object, now: int) -> None:
-        """Whatever it says: what is noted comes back as metadata, and the rest is told again."""
+        """Whatever it says: what is noted comes back as metadata, and the rest is reported again."""
         self._in_flight = False
         self._next = now + RETRY_BACKOFF_MS

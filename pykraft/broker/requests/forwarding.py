@@ -135,7 +135,7 @@ HANDLERS: Handlers = {
 
 
 def _default_in(properties: Mapping[str, str], key: Key[int]) -> int:
-    """What the file says; a default that nobody has set is the controller's to choose."""
+    """What the file says; the controller chooses a default that the file does not set."""
     return key.read(properties[key.name]) if key.name in properties else CLUSTER_DEFAULT
 
 

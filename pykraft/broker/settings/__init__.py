@@ -1,1 +1,1 @@
-"""What a node is told: its properties, which of them change while it runs, and those of its topics."""
+"""A node's settings: its properties, which of them change while it runs, and those of its topics."""

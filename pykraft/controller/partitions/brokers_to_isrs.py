@@ -2,7 +2,7 @@
 
 A broker that goes, comes back or sends a heartbeat concerns its own partitions, and a cluster has thousands of others.
 The index belongs to one image and follows it to the next by the delta between them. Asked about any other image it
-counts anew, so what it says depends on the image alone.
+counts again, so what it says depends on the image alone.
 
 Follows org.apache.kafka.controller.{BrokersToIsrs,BrokersToElrs}, and the ``imbalancedPartitions`` of
 ReplicationControlManager.
@@ -36,7 +36,7 @@ class BrokersToIsrs:
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """`delta` leads to this image."""
         if delta.image is not self._image:
-            return  # it was not asked about that one; it counts anew when it is asked
+            return  # it was not asked about that one; it counts again when it is asked
         for topic_id, topic in delta.removed_topics.items():
             for number, partition in topic.partitions.items():
                 self._remove((topic_id, number), partition)

@@ -204,7 +204,7 @@ class ReplicatedLog:
         return lambda: log.sync_segments(unsynced)
 
     def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """It is whole, and on the disk. If the log has begun anew after it meanwhile, it goes again."""
+        """It is whole, and on the disk. If the log has begun again after it meanwhile, it goes again."""
         if snapshot.offset < self.start_offset:
             self.snapshots.filesystem.remove(self.snapshots.path(snapshot))
         elif snapshot not in self._ids:

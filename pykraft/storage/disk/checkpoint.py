@@ -97,7 +97,7 @@ def write_offsets(filesystem: FileSystem, path: str, offsets: Mapping[TopicParti
 
 class OffsetCheckpoint:
     """An offset checkpoint that is written again and again. At five thousand partitions, to sort its entries and to
-    write each as text takes longer than all the rest, and mostly few have changed: only their lines are made anew."""
+    write each as text takes longer than all the rest, and mostly few have changed: only their lines are made again."""
 
     def __init__(self, filesystem: FileSystem, path: str) -> None:
         self._filesystem = filesystem

@@ -301,7 +301,7 @@ class ConsumerGroup:
         """Set the new member in the old one's place, in everything that is derived from members, too."""
         if new is not None:
             new = new._replace(subscribed_topic_names=self.subscriptions.shared(new.subscribed_topic_names))
-            self.subscriptions.add(new)  # before the old one goes: what both have is not counted anew
+            self.subscriptions.add(new)  # before the old one goes: what both have is not counted again
         if old is not None:
             self.subscriptions.remove(old)
             self._release(old)
