@@ -79,9 +79,13 @@ def too_long(name: str, limit: int) -> ProtocolError:
     return ProtocolError(f"{name} is longer than {limit} bytes")
 
 
-def too_many(name: str, count: int) -> ProtocolError:
+class TooManyElementsError(ProtocolError):
+    """A message has more elements than its decoder was allowed to read."""
+
+
+def too_many(name: str, count: int) -> TooManyElementsError:
     """What a decoder raises when a message has more elements, or a structure more tagged fields, than are allowed."""
-    return ProtocolError(f"{name} has {count} elements, more than are allowed here or in the message as a whole")
+    return TooManyElementsError(f"{name} has {count} elements, more than are allowed here or in the message as a whole")
 
 
 def unexpected_null(name: str) -> ProtocolError:

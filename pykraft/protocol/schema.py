@@ -41,7 +41,7 @@ from pykraft.common.errors import KafkaError, ProtocolError
 from pykraft.common.types import Uuid
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.primitives import UNLIMITED
-from pykraft.protocol.source import decoder_source, encoder_source, has_loops
+from pykraft.protocol.source import ELEMENTS_PER_STEP, decoder_source, encoder_source, has_loops
 from pykraft.protocol.wire import FOR_EVER, Field, Fixed, Variable, Wire
 
 int8 = Annotated[int, Fixed("b", 1, 0)]
@@ -193,6 +193,24 @@ class Message(Struct):
             raise ProtocolError(f"{cls.__name__} version {version} ends too soon")
         return message, end
 
+    @classmethod
+    def decode_in_steps(
+        cls, buffer: bytes | bytearray | memoryview, version: int, position: int, max_elements: int
+    ) -> Steps[Self]:
+        """What `decode` returns, in steps of a few elements."""
+        if not has_loops(cls, version):
+            return cls.decode(buffer, version, position, max_elements)
+        decode = _pausing_decoder(cls, version, version >= cls.flexible)
+        try:
+            message, end = yield from decode(
+                memoryview(buffer), position, [max_elements, max_elements - ELEMENTS_PER_STEP]
+            )
+        except (struct.error, IndexError, ValueError) as error:
+            raise ProtocolError(f"{cls.__name__} version {version} ends too soon: {error}") from error
+        if end > len(buffer):
+            raise ProtocolError(f"{cls.__name__} version {version} ends too soon")
+        return message  # type: ignore[no-any-return]
+
 
 class Request(Message):
     """A request: what a client or node asks of a node. `api` is its key on the wire.
@@ -281,6 +299,7 @@ Decoder = Callable[[memoryview, int, list[int]], tuple[Any, int]]
 _encoders: dict[tuple[Any, int, bool], Encoder] = {}
 _pausing_encoders: dict[tuple[Any, int, bool], Any] = {}
 _decoders: dict[tuple[Any, int, bool], Decoder] = {}
+_pausing_decoders: dict[tuple[Any, int, bool], Any] = {}
 _marking_decoders: dict[tuple[Any, int, bool], Decoder] = {}
 
 
@@ -340,6 +359,16 @@ def _struct_decoder(structure: type[Struct], version: int, flexible: bool) -> De
     if known is None:
         text, names = decoder_source(structure, version, flexible, _struct_decoder)
         known = _decoders[structure, version, flexible] = _compiled(text, names, "decode", structure, version)
+    return known
+
+
+def _pausing_decoder(structure: type[Struct], version: int, flexible: bool) -> Any:
+    if not has_loops(structure, version):
+        return _struct_decoder(structure, version, flexible)
+    known = _pausing_decoders.get((structure, version, flexible))
+    if known is None:
+        text, names = decoder_source(structure, version, flexible, _pausing_decoder, pauses=True)
+        known = _pausing_decoders[structure, version, flexible] = _compiled(text, names, "decode", structure, version)
     return known
 
 

@@ -52,7 +52,8 @@ from pykraft.protocol.primitives import (
 from pykraft.protocol.wire import Field, Fixed, Variable, Wire
 
 ELEMENTS_PER_STEP = 32
-"""An encoder that pauses does so after this many elements of an array."""
+"""An encoder that pauses does so after this many elements of an array; a decoder after this many of the whole message,
+so that arrays of a few elements each do not add up."""
 CoderOf = Callable[[Any, int, bool], Any]
 """(structure, version, flexible) -> its compiled encoder or decoder: how the code of a nested structure is found."""
 
@@ -140,10 +141,12 @@ def encoder_source(
 
 
 def decoder_source(
-    structure: Any, version: int, flexible: bool, coder_of: CoderOf, marks: bool = False
+    structure: Any, version: int, flexible: bool, coder_of: CoderOf, marks: bool = False, pauses: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """The text of ``decode(b, p, e)``, and the names that it needs. With `marks`, `e` is a `field_tree.Marks`."""
-    text = Text("def decode(b, p, e):", coder_of, version, flexible, marks)
+    """The text of ``decode(b, p, e)``, and the names that it needs. With `marks`, `e` is a `field_tree.Marks`. With
+    `pauses` it is a generator that yields after every few elements: at the latest when the budget in ``e[0]`` is below
+    ``e[1]``."""
+    text = Text("def decode(b, p, e):", coder_of, version, flexible, marks, pauses)
     text.names |= {"cls": structure, "new": object.__new__}
     text.line("m = new(cls)")
     text.line("size = len(b)")
@@ -346,7 +349,8 @@ def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
         text.line(f"{target}, = {text.name('fixed', fixed.unpack_from)}(b, p); p += {fixed.size}")
     else:
         decode = text.coder_of(wire.element, text.version, text.flexible)
-        text.line(f"{target}, p = {text.name('decode', decode)}(b, p, e)")
+        steps = "yield from " if text.pauses and has_loops(wire.element, text.version) else ""
+        text.line(f"{target}, p = {steps}{text.name('decode', decode)}(b, p, e)")
 
 
 def _read_length(text: Text, letter: str, flexible: bool) -> None:
@@ -413,7 +417,10 @@ def _read_array(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
         with text.loop() as depth:
             text.line(f"a{depth} = []")
             element = wire._replace(array=False)
-            with text.block(f"for i{depth} in range(n):" if text.marks else "for _ in range(n):"):
+            with text.block(f"for i{depth} in range(n):" if text.marks or text.pauses else "for _ in range(n):"):
+                if text.pauses:
+                    with text.block(f"if e[0] < e[1] or i{depth} % {ELEMENTS_PER_STEP} == {ELEMENTS_PER_STEP - 1}:"):
+                        text.line(f"e[1] = e[0] - {ELEMENTS_PER_STEP}; yield")
                 text.mark(f"e.open(f'[{{i{depth}}}]', {type_name(element)!r}, p)")
                 _read_value(text, name, element, f"x{depth}", flexible, False)
                 text.mark(f"e.close(p, x{depth})")

@@ -48,6 +48,7 @@ class FusedStages:
         self._idle_check = 0
         self._requests.on_error = partial(node.fault_handler.handle_fault, "network")
         self._requests.metrics = RequestMetrics(node.metrics, stopwatch)
+        self._requests.time_slice = node.dispatcher.time_slice
         self._times = ThreadTimes(node.metrics, self._requests.metrics)
         node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
         node.metrics.series("socket-server-metrics", "connection-count", self._connections)
@@ -76,7 +77,7 @@ class FusedStages:
     @property
     def has_work(self) -> bool:
         """Whether the node's thread must not wait."""
-        return len(self._requests) > 0
+        return len(self._requests) > 0 or self._requests.has_large
 
     def begin(self, now: int) -> None:
         """A turn begins: sockets are looked at next."""
@@ -86,6 +87,7 @@ class FusedStages:
         """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
         enough = now + MAX_HANDLING_MS
         requests = self._requests
+        requests.read_large()
         while (queued := requests.receive()) is not None:
             connection, inbound, queued_at = queued
             connection.serve(inbound, self._node, now, queued_at)

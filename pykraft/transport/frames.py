@@ -5,7 +5,8 @@ the frames out as views into it, so that a record batch goes from the kernel to 
 and is nowhere copied in between. A frame is valid until the next one is taken, or more bytes are received.
 
 A peer can claim any size. One above the limit closes the connection before anything is allocated. A megabyte is
-believed; from there up to the limit the buffer grows with what has really come, not with what is claimed.
+believed; from there up to the limit the buffer grows with what has really come, not with what is claimed. Above a lower
+limit the owner of the reader is asked, by the frame's first four bytes, whether such a frame may be that large.
 
 A peer that sends faster than it is read fills the buffer. Then the next one is larger, so that many small frames come
 with one system call, and are handled in one turn of the loop.
@@ -13,12 +14,15 @@ with one system call, and are handled in one turn of the loop.
 Follows org.apache.kafka.common.network.NetworkReceive.
 """
 
+from collections.abc import Callable
+
 from pykraft.common.errors import ProtocolError
 from pykraft.protocol.header import SIZE
 
 _INITIAL_BYTES = 16 * 1024
 _AHEAD_BYTES = 128 * 1024
 """So much a buffer grows for frames that are not asked for yet."""
+_HEAD_BYTES = 4
 _TRUSTED_BYTES = 1 << 20
 """A claimed size up to this is allocated at once."""
 
@@ -26,10 +30,18 @@ _TRUSTED_BYTES = 1 << 20
 class FrameReader:
     """The receiving half of a connection."""
 
-    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_start")
+    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_may_be_large", "_start", "_unasked_bytes")
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        unasked_bytes: int | None = None,
+        may_be_large: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """`may_be_large` says of a frame's first four bytes whether it may have more than `unasked_bytes`."""
         self._max_frame_bytes = max_frame_bytes
+        self._unasked_bytes = max_frame_bytes if unasked_bytes is None else min(max_frame_bytes, unasked_bytes)
+        self._may_be_large = may_be_large
         self._buffer = bytearray(_INITIAL_BYTES)
         self._start = 0  # of what has not been given out yet
         self._end = 0  # of what was received
@@ -76,9 +88,18 @@ class FrameReader:
         if self._end - self._start < SIZE.size:
             return None
         size: int = SIZE.unpack_from(self._buffer, self._start)[0]
+        if not 0 < size <= self._unasked_bytes:
+            self._check(size)
+        return size
+
+    def _check(self, size: int) -> None:
+        """ProtocolError at a size that no frame may have, or not this one."""
         if not 0 < size <= self._max_frame_bytes:
             raise ProtocolError(f"a frame claims {size} bytes; 1 to {self._max_frame_bytes} are allowed")
-        return size
+        first = self._start + SIZE.size
+        is_known = self._may_be_large is not None and self._end - first >= _HEAD_BYTES
+        if is_known and not self._may_be_large(bytes(self._buffer[first : first + _HEAD_BYTES])):  # type: ignore[misc]
+            raise ProtocolError(f"a frame of its kind claims {size} bytes; {self._unasked_bytes} are allowed")
 
     def _wanted(self) -> int:
         """How much of the buffer the frame that is being received should have."""

@@ -14,6 +14,9 @@ throttled client stays muted a while longer.
 
 (Kafka has five states, because there the answer and the end of the throttling come from different threads.)
 
+A request of very many elements takes tens of milliseconds to read. So the channel reads a few hundred at once. If there
+are more, it hands out steps (`reading`), and its connection takes them a slice of time at a time.
+
 What cannot be read, or is not served on this listener, closes the connection when its turn comes: there is nothing to
 answer it with. One exception: ApiVersions in a version that is not known is answered in version 0, so that client and
 server of any age can find out what they share.
@@ -25,11 +28,14 @@ import re
 from enum import Enum
 from typing import Any, NamedTuple
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ListenerKind, advertised, formats
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
-from pykraft.protocol.schema import Request, Response
+from pykraft.protocol.primitives import TooManyElementsError
+from pykraft.protocol.schema import Request, Response, Struct
+from pykraft.protocol.wire import Variable
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.frames import FrameReader
 
@@ -40,6 +46,12 @@ ANONYMOUS = "User:ANONYMOUS"
 MAX_REQUEST_ELEMENTS = 20_000
 """The arrays of a request may have this many elements, all together. To read them takes a tenth of a second, and no
 client needs nearly as many. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
+MAX_NAMES_BYTES = 32 << 20
+"""A request that carries neither records nor other bytes, but names and numbers only, may have this many bytes. The
+names may come back in the answer, so they are in memory four times: in the frame, as strings, and twice in the answer.
+(Apache Kafka has ``socket.request.max.bytes`` for all requests alike.)"""
+READ_AT_ONCE = 500
+"""A request of more elements is read in steps."""
 
 
 class RequestContext(NamedTuple):
@@ -88,11 +100,17 @@ class ServerChannel:
         self.kind = kind
         self._client_address = client_address
         self._formats = formats(kind)
-        self.frames = FrameReader(max_request_bytes)
+        self.frames = FrameReader(max_request_bytes, MAX_NAMES_BYTES, self._may_be_large)
         self._in_hand: RequestContext | None = None
+        self.reading: Steps[InboundRequest] | None = None
+        """The steps in which the request in hand is read, if it is a large one; they may raise ProtocolError."""
         self._is_throttled = False
         self.wants_bytes = True
         """Nothing but the rest of the next request is missing: bytes may be read."""
+
+    def _may_be_large(self, head: bytes) -> bool:
+        found = self._formats.get(head)
+        return found is not None and carries_bytes(found.request)
 
     @property
     def state(self) -> ChannelState:
@@ -101,7 +119,7 @@ class ServerChannel:
         return ChannelState.MUTED_AND_THROTTLED if self._is_throttled else ChannelState.NOT_MUTED
 
     def next_request(self, recorder: FrameRecorder | None = None) -> InboundRequest | Response | None:
-        """The next request; None if there is none, or if it has to wait for the one before it.
+        """The next request; None if there is none, if it has to wait for the one before it, or if it is read in steps.
 
         A request that the channel itself refuses comes out as the response to it (send it with `refuse`).
         ProtocolError: close the connection. A recorder sees the frame before it is read.
@@ -119,10 +137,10 @@ class ServerChannel:
         self._in_hand = context
         if isinstance(message, ErrorCode):
             return _refusal(self.kind, message)
-        return InboundRequest(context, message)
+        return None if message is None else InboundRequest(context, message)
 
-    def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode]:
-        """The content of a frame: a request, or why the channel itself refuses it."""
+    def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode | None]:
+        """The content of a frame: a request, or why the channel itself refuses it; None if it is read in steps."""
         found = self._formats.get(bytes(frame[:4]))
         header_version = self._header_of_unknown(frame) if found is None else found.header_version
         header, position = RequestHeader.decode_from(frame, header_version, 0, MAX_REQUEST_ELEMENTS)
@@ -140,7 +158,11 @@ class ServerChannel:
         )
         if found is None:
             return context, ErrorCode.UNSUPPORTED_VERSION
-        message = found.request.decode(frame, header.api_version, position, MAX_REQUEST_ELEMENTS)
+        try:
+            message = found.request.decode(frame, header.api_version, position, READ_AT_ONCE)
+        except TooManyElementsError:
+            self.reading = _read_in_steps(found.request, frame, context, position)
+            return context, None
         if isinstance(message, ApiVersionsRequest) and header.api_version >= 3 and not _is_legal(message):
             return context, ErrorCode.INVALID_REQUEST
         return context, message
@@ -151,6 +173,10 @@ class ServerChannel:
         if key != API_VERSIONS_KEY:
             raise ProtocolError(f"API {key} version {version} is not served on a {self.kind.value} listener")
         return request_header_version(ApiVersionsRequest, version)
+
+    def has_read(self) -> None:
+        """The steps are taken, or nothing wants the request any more."""
+        self.reading = None
 
     def refuse(self, response: Response) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""
@@ -169,6 +195,22 @@ class ServerChannel:
     def unthrottle(self) -> None:
         assert self._is_throttled, f"{self.connection_id} is not throttled"
         self._is_throttled = False
+
+
+def carries_bytes(structure: type[Struct]) -> bool:
+    """Whether it has records, or bytes that only clients understand, in some version."""
+    elements = [field.wire.element for field in structure.fields]
+    return any(
+        (isinstance(each, Variable) and each.kind != "string") or (isinstance(each, type) and carries_bytes(each))
+        for each in elements
+    )
+
+
+def _read_in_steps(
+    request: type[Request], frame: memoryview, context: RequestContext, position: int
+) -> Steps[InboundRequest]:
+    message = yield from request.decode_in_steps(frame, context.api_version, position, MAX_REQUEST_ELEMENTS)
+    return InboundRequest(context, message)
 
 
 def _refusal(kind: ListenerKind, error: ErrorCode) -> Response:

@@ -19,6 +19,12 @@ cannot be taken yet stays in the stream, and backs up into the client.
 A throttled client gets its answer at once, with the time in it. Its connection is not read until that time is over
 (KIP-219).
 
+A request of very many elements
+-------------------------------
+Such a request is read in steps. `RequestChannel.read_large` takes them, a slice of time in each turn of the loop for
+all such requests together, so that other clients wait for none of them. A channel without slices, as on a thread of
+the network's own, takes all steps at once.
+
 When a client hangs up
 ----------------------
 A connection that closes *abandons* the promise of its unanswered request, so that the operation that would keep it
@@ -54,8 +60,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ProtocolError
+from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.messages.data import FetchRequest
@@ -173,6 +180,10 @@ class RequestChannel:
         """None: no frame is kept."""
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of an error that nothing expected, and that ends a connection; None: it is raised."""
+        self.time_slice: TimeSlice | None = None
+        """For how long large requests are read in a turn; None: until they are read."""
+        self._large: dict[ServerConnection, None] = {}
+        """Connections that bring a large request, in the order in which they are read."""
         self.room = capacity
         """This many requests more may be put into the queue."""
         self._queue: deque[QueuedRequest] = deque()
@@ -192,6 +203,30 @@ class RequestChannel:
             return None
         self.room += 1
         return self._queue.popleft()
+
+    @property
+    def has_large(self) -> bool:
+        """`read_large` has work."""
+        return bool(self._large)
+
+    def add_large(self, connection: "ServerConnection") -> None:
+        """Read the request of this connection in steps; its place in the queue is kept."""
+        if connection not in self._large:
+            self.room -= 1
+            self._large[connection] = None
+
+    def drop_large(self, connection: "ServerConnection") -> None:
+        """It is read, or nothing wants it any more."""
+        if connection in self._large:
+            self.room += 1
+            del self._large[connection]
+
+    def read_large(self) -> None:
+        """Go on with large requests, for a slice."""
+        if self._large and self.time_slice is not None:
+            self.time_slice.begin()
+            while self._large and next(iter(self._large)).read_on(self.time_slice):
+                continue
 
     def feed(self) -> None:
         """The queue has room again: let the connections that found none go on."""
@@ -260,6 +295,9 @@ class ServerConnection:
                     break
                 if taken is not None:
                     self._send(channel.refuse(taken))
+                elif channel.reading is not None:
+                    self._read_large(channel.reading)
+                    break
                 elif not channel.wants_bytes:
                     break
             if (stream.has_hung_up or stream.has_ended) and self._is_over:
@@ -271,6 +309,37 @@ class ServerConnection:
         except Exception as error:
             self._requests.note_error(error)
             self.close()
+
+    def _read_large(self, reading: Steps[InboundRequest]) -> None:
+        """The request in hand is a large one: read it at once, or in slices."""
+        if self._requests.time_slice is None:
+            self._has_read(finish(reading))
+        else:
+            self._requests.add_large(self)
+
+    def read_on(self, time_slice: TimeSlice) -> bool:
+        """Go on with reading a large request until the slice is over; whether it is read, or given up."""
+        reading = self.channel.reading
+        assert reading is not None
+        try:
+            is_read, found = take_steps(reading, None, time_slice, 0)
+        except (ProtocolError, MemoryError):
+            self.close()
+            return True
+        except Exception as error:
+            self._requests.note_error(error)
+            self.close()
+            return True
+        if is_read:
+            self._requests.drop_large(self)
+            self._has_read(found)
+        return is_read
+
+    def _has_read(self, inbound: InboundRequest) -> None:
+        """A large request is read: let it be handled."""
+        requests = self._requests
+        self.channel.has_read()
+        requests.put(QueuedRequest(self, inbound, 0 if requests.metrics is None else requests.metrics.stopwatch()))
 
     @property
     def _is_over(self) -> bool:
@@ -380,6 +449,8 @@ class ServerConnection:
                 self._requests.recorder.closed(self.channel.connection_id)
             self.stream.close(reset)
             self._requests.starved.pop(self, None)
+            self._requests.drop_large(self)
+            self.channel.has_read()
             if self._waiting is not None:
                 self._requests.abandon(self)
 

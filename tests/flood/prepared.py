@@ -55,7 +55,7 @@ PROPERTIES: dict[str, object] = {
 not fenced: what comes next meets the same state."""
 HEAVY_PARTITIONS = 40
 _AT_ONCE = 100
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 _BY_NAME = {ProduceRequest: 9, OffsetCommitRequest: 9}
 
 

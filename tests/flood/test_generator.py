@@ -9,6 +9,8 @@ from pykraft.common.types import Uuid
 from pykraft.protocol.api import Api, ListenerKind, apis
 from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.schema import Array, Request, Response, Struct, field, int16, int32, octets, string
+from pykraft.protocol.source import ELEMENTS_PER_STEP
+from pykraft.protocol.wire import Fixed
 from tests.flood import generator
 from tests.flood.generator import FRAME_BYTES, MOST, Flood, Target, elements, entries_of, fill, targets, variants
 from tests.flood.order import LAST, floods, ordered
@@ -46,6 +48,24 @@ def decoded(flood: Flood, request: Request) -> Request:
     """The request, as a node reads it."""
     data = request.to_bytes(flood.target.version)
     return type(request).decode(data, flood.target.version, 0, ELEMENTS)
+
+
+def test_every_array_of_structures_or_names_is_decoded_in_steps_of_a_few_elements(state: State) -> None:
+    """However the elements lie in arrays of arrays."""
+    for flood in every_flood(("strangers",)):
+        request = fill(flood, state)
+        wire = generator.declared(flood.target).wire
+        if isinstance(wire.element, Fixed):
+            continue  # one call of `struct`
+        decoding = type(request).decode_in_steps(request.to_bytes(flood.target.version), flood.target.version, 0, 1000)
+        steps = 1
+        try:
+            while True:
+                next(decoding)
+                steps += 1
+        except StopIteration as end:
+            assert end.value == request
+        assert steps > len(entries_of(request, flood.target)) // ELEMENTS_PER_STEP, flood
 
 
 def test_every_array_of_every_api_that_is_served_is_filled() -> None:

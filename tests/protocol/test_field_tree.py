@@ -91,6 +91,17 @@ def test_a_message_that_is_encoded_in_steps_has_the_same_bytes_in_every_version(
 
 
 @pytest.mark.parametrize("row", api.apis.values(), ids=lambda row: row.name)
+def test_a_request_that_is_decoded_in_steps_is_the_same_in_every_version(row: api.Api) -> None:
+    for version in range(row.request.versions[0], row.request.versions[1] + 1):
+        message = example(row.request, version)
+        data = message.to_bytes(version)
+        assert finish(row.request.decode_in_steps(data, version, 0, 100)) == message, version
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            finish(row.request.decode_in_steps(data[:size], version, 0, 100))
+
+
+@pytest.mark.parametrize("row", api.apis.values(), ids=lambda row: row.name)
 def test_errors_that_are_counted_in_steps_are_those_that_are_counted_at_once(row: api.Api) -> None:
     message = example(row.request.response, row.request.response.versions[1])
     meters: defaultdict[int, Meter] = defaultdict(Meter)

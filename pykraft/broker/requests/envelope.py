@@ -13,8 +13,9 @@ from typing import Any
 
 from pykraft.broker.requests.authorizer import Authorizer, check_cluster
 from pykraft.broker.requests.dispatch import Handlers
+from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import AclOperation
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.protocol.api import ListenerKind, formats
 from pykraft.protocol.header import RequestHeader, peek
@@ -43,11 +44,12 @@ class EnvelopeApis:
         self._handle = handle
         self._authorizer = authorizer
 
-    def envelope(
-        self, envelope: EnvelopeRequest, context: RequestContext, now: int
-    ) -> EnvelopeResponse | Promise[EnvelopeResponse]:
+    def envelope(self, envelope: EnvelopeRequest, context: RequestContext, now: int) -> ItemByItem:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
-        inner = _unwrapped(envelope, context)
+        return ItemByItem((envelope,), lambda envelope, now: _unwrap(envelope, context), self._answer, is_write=True)
+
+    def _answer(self, unwrapped: list[InboundRequest], now: int) -> EnvelopeResponse | Promise[EnvelopeResponse]:
+        (inner,) = unwrapped
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         answered = self._handle(inner, now)
@@ -59,7 +61,7 @@ class EnvelopeApis:
 HANDLERS: Handlers = {EnvelopeRequest: EnvelopeApis.envelope}
 
 
-def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundRequest:
+def _unwrap(envelope: EnvelopeRequest, context: RequestContext) -> Steps[InboundRequest]:
     """The client's request, and its context: principal and address are the client's, not the broker's."""
     frame = memoryview(envelope.request_data)
     if len(envelope.client_host_address) not in _ADDRESS_BYTES:
@@ -74,7 +76,7 @@ def _unwrapped(envelope: EnvelopeRequest, context: RequestContext) -> InboundReq
             key, version, _ = peek(frame)
             raise ProtocolError(f"API {key} version {version} is not served by a controller")
         header, position = RequestHeader.decode_from(frame, found.header_version, 0, MAX_REQUEST_ELEMENTS)
-        request = found.request.decode(frame, header.api_version, position, MAX_REQUEST_ELEMENTS)
+        request = yield from found.request.decode_in_steps(frame, header.api_version, position, MAX_REQUEST_ELEMENTS)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
     if not request.forwardable:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.common.types import ZERO_UUID
-from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.header import encode_request, encode_response
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion
 from pykraft.transport.frames import FrameReader
-from pykraft.transport.server_channel import ChannelState, InboundRequest, ServerChannel
+from pykraft.transport.server_channel import (
+    MAX_NAMES_BYTES,
+    READ_AT_ONCE,
+    ChannelState,
+    InboundRequest,
+    ServerChannel,
+    carries_bytes,
+)
 
 
 def framed(payload: bytes) -> bytes:
@@ -253,3 +262,49 @@ def test_a_produce_with_acks_zero_expects_no_answer() -> None:
     assert channel.in_flight == 0
     channel.send("loud", ProduceRequest(acks=1, timeout_ms=1, topic_data=data))
     assert channel.in_flight == 1
+
+
+# --- large requests ---------------------------------------------------------------------------------------------------
+
+MANY = MetadataRequest(topics=[MetadataRequest.Topic(name=f"topic-{number}") for number in range(2000)])
+
+
+@pytest.mark.parametrize(("elements", "is_large"), [(READ_AT_ONCE, False), (READ_AT_ONCE + 1, True)])
+def test_a_request_of_many_elements_is_read_in_steps(elements: int, is_large: bool) -> None:
+    request = MANY.replace(topics=MANY.topics[:elements])
+    channel = server()
+    channel.frames.feed(sent(request, 9))
+    taken = channel.next_request()
+    assert channel.state is ChannelState.MUTED and (channel.reading is not None) is is_large
+    inbound = taken if channel.reading is None else finish(channel.reading)
+    assert isinstance(inbound, InboundRequest) and inbound.message == request
+    assert inbound.context.size_bytes == len(sent(request, 9)) - 4
+
+
+NAMES = MetadataRequest.api
+BYTES = ProduceRequest.api
+
+
+@pytest.mark.parametrize(
+    ("api", "size", "is_refused"),
+    [
+        (NAMES, MAX_NAMES_BYTES, False),
+        (NAMES, MAX_NAMES_BYTES + 1, True),
+        (BYTES, MAX_NAMES_BYTES + 1, False),
+        (BYTES, 100 << 20, False),
+        (BYTES, (100 << 20) + 1, True),
+    ],
+)
+def test_a_large_frame_is_refused_at_its_beginning_unless_it_may_carry_bytes(
+    api: int, size: int, is_refused: bool
+) -> None:
+    frames = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 100 << 20).frames
+    head = size.to_bytes(4, "big") + api.to_bytes(2, "big") + (9).to_bytes(2, "big")
+    with pytest.raises(ProtocolError) if is_refused else nullcontext():
+        frames.feed(head)
+        assert len(frames.space()) <= 2 << 20
+
+
+def test_the_requests_that_may_be_large_carry_records_or_what_only_clients_understand() -> None:
+    large = {api.name for api in apis.values() if carries_bytes(api.request)}
+    assert large == {"Produce", "JoinGroup", "SyncGroup", "Envelope"}

@@ -124,6 +124,7 @@ class Story:
         self.turn()
 
     def turn(self) -> None:
+        self.requests.read_large()
         while (queued := self.requests.receive()) is not None:
             queued.connection.serve(queued.inbound, self, self.now)
             self.requests.feed()
@@ -380,3 +381,108 @@ def test_each_request_that_is_taken_is_answered_once_in_order_or_abandoned_once(
     assert sorted([*story.abandoned, *answered]) == sorted(taken)
     if client == "stays":
         assert pipe.answered() == list(range(1, len(requests) + 1)) and not story.abandoned
+
+
+# --- large requests ---------------------------------------------------------------------------------------------------
+
+LARGE = MetadataRequest(topics=[MetadataRequest.Topic(name=f"topic-{number}") for number in range(2000)])
+
+
+class StepSlice:
+    """A slice that is over after one step."""
+
+    def begin(self) -> None:
+        pass
+
+    def is_over(self) -> bool:
+        return True
+
+    def is_long(self, steps: int) -> bool:
+        return False
+
+
+def sliced(connections: int = 2, capacity: int = 10) -> Story:
+    story = Story(connections, capacity)
+    story.requests.time_slice = StepSlice()
+    return story
+
+
+def turns_until_read(story: Story, number: int = 1) -> int:
+    for turns in range(1, 1000):
+        story.turn()
+        if number in story.promises:
+            return turns
+    raise AssertionError("it is never read")
+
+
+def test_other_connections_are_served_between_two_slices_of_a_large_request() -> None:
+    story = sliced()
+    story.bring(LARGE)
+    for number in range(2, 12):
+        story.bring(METADATA, connection=story.connections[1])
+        story.answer(number)
+    assert not story.promises and story.requests.has_large
+    assert turns_until_read(story) > 20
+    assert not story.requests.has_large and story.requests.room == 10
+    story.answer(1)
+    assert story.pipe.answered() == [1]
+
+
+def test_a_connection_takes_nothing_while_its_large_request_is_read() -> None:
+    story = sliced()
+    story.bring(LARGE, METADATA)
+    story.connection.go_on()
+    turns_until_read(story)
+    assert list(story.promises) == [1]
+    story.answer(1)
+    story.answer(2)
+    assert story.pipe.answered() == [1, 2]
+
+
+def test_a_large_request_has_its_place_in_the_queue_while_it_is_read() -> None:
+    story = sliced(capacity=1)
+    story.bring(LARGE)
+    story.bring(METADATA, connection=story.connections[1])
+    assert not story.promises and story.requests.room == 0
+    turns_until_read(story)
+    story.turn()
+    assert list(story.promises) == [1, 2]
+
+
+def test_large_requests_of_several_connections_share_a_slice() -> None:
+    one, three = sliced(), sliced(3)
+    one.bring(LARGE)
+    for connection in three.connections:
+        three.bring(LARGE, connection=connection)
+    assert turns_until_read(three, 3) > 2.5 * turns_until_read(one)
+
+
+@pytest.mark.parametrize("turns", range(0, 60, 7))
+def test_a_client_that_leaves_while_its_large_request_is_read_leaves_nothing_behind(turns: int) -> None:
+    story = sliced(capacity=1)
+    story.bring(LARGE)
+    for _ in range(turns):
+        story.turn()
+    story.connection.close()
+    story.bring(METADATA, connection=story.connections[1])
+    assert list(story.promises) == [2] and not story.requests.has_large
+    story.answer(2)
+    assert story.requests.room == 1
+
+
+def test_a_large_request_that_cannot_be_read_closes_its_connection_when_that_is_found() -> None:
+    story = sliced()
+    data = b"".join(encode_request(LARGE, 9, 1, "test"))
+    body = data[4:-100]
+    story.pipe.bring(len(body).to_bytes(4, "big") + body)
+    story.connection.go_on()
+    assert not story.pipe.is_closed
+    for _ in range(200):
+        story.turn()
+    assert story.pipe.is_closed and not story.promises and not story.requests.has_large
+
+
+def test_a_channel_without_slices_reads_a_large_request_at_once() -> None:
+    story = Story()
+    story.bring(LARGE)
+    assert list(story.promises) == [1]

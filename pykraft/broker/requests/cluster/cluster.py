@@ -31,10 +31,10 @@ from functools import cache, partial
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC, group_topic
 from pykraft.broker.coordination.transactions import transaction_topic
 from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, authorized_operations, check_cluster
-from pykraft.broker.requests.dispatch import CloseConnection, Handlers
+from pykraft.broker.requests.dispatch import Handlers
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import NodeConfig
-from pykraft.broker.turns.slices import MAX_ANSWER_BYTES, ItemByItem
+from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -316,9 +316,6 @@ class ClusterApis:
                 host=found.host,
                 port=found.port,
             )
-
-        if sum(map(len, request.coordinator_keys)) > MAX_ANSWER_BYTES:
-            raise CloseConnection("the answer has each key again, also if it refuses it: it would be too large")
 
         def respond(found: list[FindCoordinatorResponse.Coordinator], now: int) -> FindCoordinatorResponse:
             by_key = {coordinator.key: coordinator for coordinator in found}

@@ -16,6 +16,7 @@ from pykraft.protocol.messages.brokers import EnvelopeResponse
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
 from pykraft.transport.server_connection import Answer
+from tests.harness.answering import answered
 from tests.harness.asking import (
     TOPIC,
     change,
@@ -67,4 +68,5 @@ def test_a_controller_that_loses_its_leadership_says_so_to_the_broker(request_: 
     refused = KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")
     opened = EnvelopeApis(lambda: True, lambda inner, _: Answer(inner.message.refusal(refused)), AllowAll())
     context = LoneNode.context(outbound.request, ListenerKind.CONTROLLER)
-    assert opened.envelope(outbound.request, context, 0) == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    answer = answered(opened.envelope(outbound.request, context, 0))
+    assert answer == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)

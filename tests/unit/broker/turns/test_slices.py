@@ -18,7 +18,7 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
-from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
@@ -326,13 +326,6 @@ def test_the_partitions_of_a_transaction_are_looked_at_in_slices_and_added_whole
     (found,) = topic_results or response.results_by_topic_v3_and_below
     codes = [each.partition_error_code for each in found.results_by_partition]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (len(MANY) - 1)
-
-
-def test_coordinators_of_names_that_would_fill_too_large_an_answer_are_not_looked_for() -> None:
-    lone = LoneNode()
-    names = ["x" * 32_767] * (MAX_ANSWER_BYTES // 32_767 + 1)
-    answer: Any = lone.handle(FindCoordinatorRequest(key_type=0, coordinator_keys=names), version=4)
-    assert answer.kept and answer.value.hang_up, "a refusal would have all names again"
 
 
 def test_replicas_lost_while_a_batch_is_checked_refuse_the_batch() -> None:

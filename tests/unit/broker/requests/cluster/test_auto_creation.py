@@ -16,6 +16,7 @@ from pykraft.protocol.messages.admin import CLUSTER_DEFAULT, CreateTopicsRespons
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.transport.server_channel import InboundRequest
 from pykraft.transport.server_connection import Answer
+from tests.harness.answering import answered
 from tests.harness.lone_node import LoneNode
 
 BOTH_DEFAULTS = (CLUSTER_DEFAULT, CLUSTER_DEFAULT)
@@ -48,6 +49,6 @@ def test_what_the_brokers_file_sets_goes_before_the_controllers_defaults(
         return Answer(CreateTopicsResponse(topics=[]))
 
     controller = EnvelopeApis(lambda: True, keep, AllowAll())
-    controller.envelope(outbound.request, LoneNode.context(outbound.request, ListenerKind.CONTROLLER), 0)
+    answered(controller.envelope(outbound.request, LoneNode.context(outbound.request, ListenerKind.CONTROLLER), 0))
     (topic,) = received[0].message.topics
     assert (topic.name, topic.num_partitions, topic.replication_factor) == ("t", *partitions_and_replicas)
