@@ -20,6 +20,7 @@ Follows org.apache.kafka.common.requests.{RequestHeader,ResponseHeader}.
 import struct
 from typing import Any
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import ProtocolError
 from pykraft.protocol.schema import Message, Request, Response, field, int16, int32, string
 
@@ -86,6 +87,12 @@ def response_frame(response: type[Response], version: int, correlation_id: int, 
 def with_size(parts: list[bytes]) -> list[bytes]:
     """The parts of a frame behind their total size."""
     return [SIZE.pack(sum(map(len, parts))), *parts]
+
+
+def decode_response_in_steps(response: type[Response], version: int, frame: memoryview) -> Steps[Response]:
+    """The message of a response's frame, in steps of a few elements."""
+    _, position = ResponseHeader.decode_from(frame, response_header_version(response, version))
+    return (yield from response.decode_in_steps(frame, version, position))
 
 
 def decode_response(response: type[Response], version: int, frame: memoryview) -> tuple[int, Response]:

@@ -195,7 +195,11 @@ class Message(Struct):
 
     @classmethod
     def decode_in_steps(
-        cls, buffer: bytes | bytearray | memoryview, version: int, position: int, max_elements: int
+        cls,
+        buffer: bytes | bytearray | memoryview,
+        version: int,
+        position: int = 0,
+        max_elements: int = UNLIMITED,
     ) -> Steps[Self]:
         """What `decode` returns, in steps of a few elements."""
         if not has_loops(cls, version):

@@ -9,13 +9,13 @@ which the envelope carries.
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
 
 from pykraft.broker.requests.dispatch import Handled, Handlers
-from pykraft.broker.requests.long_answers import LARGE_REQUEST_BYTES, Long
+from pykraft.broker.requests.long_answers import Long, refuse_in_steps
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.core import Promise, Steps, finish
@@ -23,7 +23,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import Key
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, NUM_PARTITIONS
 from pykraft.controller.result import check_size
-from pykraft.protocol.header import decode_response, request_frame
+from pykraft.protocol.header import decode_response_in_steps, request_frame
 from pykraft.protocol.messages.admin import (
     CLUSTER_DEFAULT,
     CreatePartitionsRequest,
@@ -58,24 +58,33 @@ class ForwardingApis:
         self._creating: set[str] = set()
 
     def forward(self, request: Request, context: RequestContext, now: int) -> Handled:
-        """Answer with what the controller answers. It refuses what names too much; so it need not be sent that. A
-        large request is encoded again in steps, and is sent though its client has hung up."""
-        if context.size_bytes <= LARGE_REQUEST_BYTES:
-            return self.pass_on(request, context, now).map(Long)
+        """Answer with what the controller answers."""
+        return self.pass_on(request, context, now, Long)
+
+    def pass_on(
+        self, request: Request, context: RequestContext, now: int, respond: Callable[[Any], Handled]
+    ) -> ItemByItem:
+        """The same, where `respond` makes of the controller's answer what a handler returns.
+
+        The controller refuses what names too much; so it need not be sent that. A large request is encoded again in
+        steps, and is sent though its client has hung up. Its answer is read in steps, too."""
         check_size(request)
         return ItemByItem(
             (request,),
             lambda request, now: _envelope_in_steps(request, context.api_version, context),
-            lambda envelopes, now: self._send(envelopes[0], request, context, now).map(Long),
+            lambda envelopes, now: self._send(envelopes[0], request, context, now).map(
+                lambda response: ItemByItem(
+                    (response,),
+                    lambda response, now: _open(response, request, context),
+                    lambda answers, now: respond(answers[0]),
+                )
+            ),
             is_write=True,
         )
 
-    def pass_on(self, request: Request, context: RequestContext, now: int) -> Promise[Any]:
-        """The same at once; a promise of what the controller answers."""
-        check_size(request)
-        return self._send(_envelope(request, context.api_version, context), request, context, now)
-
-    def _send(self, envelope: EnvelopeRequest, request: Request, context: RequestContext, now: int) -> Promise[Any]:
+    def _send(
+        self, envelope: EnvelopeRequest, request: Request, context: RequestContext, now: int
+    ) -> Promise[EnvelopeResponse | None]:
         answered: Promise[EnvelopeResponse | None] = Promise()
         timeout_ms = getattr(request, "timeout_ms", None)
         self._channel.send(
@@ -84,7 +93,7 @@ class ForwardingApis:
             now,
             timeout_ms if timeout_ms and timeout_ms > 0 else None,
         )
-        return answered.map(lambda response: _unwrapped(response, request, context))
+        return answered
 
     def create_missing(self, names: list[str], context: RequestContext, now: int) -> None:
         """Make topics that a client has asked about, with the defaults that this node's file sets, else with the
@@ -156,13 +165,16 @@ def _envelope_in_steps(request: Request, version: int, context: RequestContext) 
     )
 
 
-def _unwrapped(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Response | None:
+def _open(response: EnvelopeResponse | None, request: Request, context: RequestContext) -> Steps[Response | None]:
+    """The answer to the client, in the envelope or in place of it."""
     if response is None:
-        return request.refusal(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time"))
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
+        return (yield from refuse_in_steps(request, late))
     if response.error_code or response.response_data is None:
-        return request.refusal(KafkaError(ErrorCode.of(response.error_code), "the controller refused it"))
-    _, answer = decode_response(type(request).response, context.api_version, memoryview(response.response_data))
-    return answer
+        refused = KafkaError(ErrorCode.of(response.error_code), "the controller refused it")
+        return (yield from refuse_in_steps(request, refused))
+    data = memoryview(response.response_data)
+    return (yield from decode_response_in_steps(type(request).response, context.api_version, data))
 
 
 def _address_bytes(address: str) -> bytes:

@@ -78,7 +78,7 @@ class ConfigChangeApis:
 
         if not rest:
             return completed(type(request).response(responses=[]))
-        return self._forwarding.pass_on(request.replace(resources=rest), context, now).map(completed)
+        return self._forwarding.pass_on(request.replace(resources=rest), context, now, completed)
 
     def _refusal(self, resource: Any, times_named: Counter[tuple[int, str]]) -> KafkaError | None:
         """What is wrong with a resource that is refused."""
@@ -93,7 +93,7 @@ class ConfigChangeApis:
             if resource.resource_type == ResourceType.BROKER and resource.resource_name:
                 check_is_here(self._config, resource.resource_name)
         except KafkaError as error:
-            return error
+            return error.with_traceback(None)  # of ten thousand, their frames are what garbage collection looks at
         return None
 
 

@@ -63,7 +63,7 @@ def test_each_request_that_is_forwarded_is_here() -> None:
 def test_a_controller_that_loses_its_leadership_says_so_to_the_broker(request_: Request, version: int) -> None:
     """The active controller took the request, and is deposed before the change is committed."""
     channel = ControllerChannel("forwarding", lambda: Node(1, "node", 9093), 1000)
-    ForwardingApis(channel).forward(request_, LoneNode.context(request_, version=version), 0)
+    answered(ForwardingApis(channel).forward(request_, LoneNode.context(request_, version=version), 0))
     (outbound,) = channel.poll(0).requests
     refused = KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")
     opened = EnvelopeApis(lambda: True, lambda inner, _: Answer(inner.message.refusal(refused)), AllowAll())
