@@ -15,11 +15,11 @@ Follows kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
 from pykraft.broker.replication.replica_manager import ReplicaManager
-from pykraft.common.core import Promise
+from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, RecordError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.storage.answers import AppendInfo
@@ -75,6 +75,15 @@ class _Delayed(Generic[Result]):
                 self._decide(result)
                 self._undecided -= result.error is not None
         return not self._undecided
+
+    def decide_in_steps(self) -> Steps[Self]:
+        """Decide ahead what can be decided, so that `is_decided` has little to do; returns itself."""
+        for result in self._results:
+            if result.error is None:
+                self._decide(result)
+                self._undecided -= result.error is not None
+                yield
+        return self
 
     def try_complete(self, key: Hashable = None) -> bool:
         if not self.is_decided(key):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft.runtime.garbage import Freezer
+from pykraft.runtime.garbage import PERIOD_S, Freezer
 
 
 class Circle:
@@ -19,8 +19,14 @@ class Circle:
 
 
 @pytest.fixture
-def freezer() -> Iterator[Freezer]:
-    some = Freezer(least_reviewed=1000)
+def now_s() -> list[float]:
+    """The time, to be set."""
+    return [1000.0]
+
+
+@pytest.fixture
+def freezer(now_s: list[float]) -> Iterator[Freezer]:
+    some = Freezer(least_reviewed=1000, clock_s=lambda: now_s[0])
     some.begin()
     yield some
     some.end()
@@ -54,18 +60,57 @@ def test_what_is_frozen_goes_when_nothing_refers_to_it() -> None:
 
 
 @pytest.mark.parametrize(("reviewed", "is_found"), [(0.4, True), (0.6, False)])
-def test_a_circle_that_was_frozen_is_found_when_twice_as_much_is_frozen(
-    freezer: Freezer, reviewed: float, is_found: bool
+def test_a_circle_that_was_frozen_is_found_when_twice_as_much_is_frozen_for_a_minute(
+    freezer: Freezer, now_s: list[float], reviewed: float, is_found: bool
 ) -> None:
     kept = Circle()
     circle = weakref.ref(kept)
     gc.collect()
     del kept
     freezer._reviewed = int(reviewed * gc.get_freeze_count())  # as if there had been so few after the last review
+    for _ in range(3):
+        gc.collect()
+    now_s[0] += PERIOD_S
     gc.collect()
     assert circle() is not None, "it is frozen"
     gc.collect()
     assert (circle() is None) == is_found
+
+
+def test_what_a_large_request_needs_for_a_moment_is_no_reason_for_a_review(
+    freezer: Freezer, now_s: list[float]
+) -> None:
+    kept = Circle()
+    circle = weakref.ref(kept)
+    gc.collect()
+    del kept
+    for _ in range(5):
+        request = [[number] for number in range(2 * freezer._reviewed)]
+        gc.collect()
+        request.clear()
+        now_s[0] += PERIOD_S
+        gc.collect()
+        gc.collect()
+    assert circle() is not None, "nothing was visited that is frozen"
+
+
+def test_what_is_frozen_is_not_counted_at_each_collection(freezer: Freezer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count a million objects holds up a node for as long as to visit them."""
+    gc.collect()
+    counted, count = [], gc.get_freeze_count
+
+    def counting() -> int:
+        counted.append(count())
+        return counted[-1]
+
+    monkeypatch.setattr(gc, "get_freeze_count", counting)
+    for _ in range(20):
+        kept = [[number] for number in range(100)]
+        gc.collect()
+    assert not counted and kept
+    kept = [[number] for number in range(freezer._reviewed + 1000)]
+    gc.collect()
+    assert len(counted) == 1
 
 
 def test_without_it_nothing_is_frozen() -> None:

@@ -17,7 +17,7 @@ Versions: WriteTxnMarkers 1 and 2, DescribeProducers 0. Behaviour to know:
 Follows kafka.server.KafkaApis.{handleWriteTxnMarkersRequest,handleDescribeProducersRequest}.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ from pykraft.transport.server_channel import RequestContext
 
 _PRODUCER_BYTES = 39
 """Of one producer in an answer of DescribeProducers."""
+_Marker = WriteTxnMarkersResponse.Marker
 
 
 class _Place(NamedTuple):
@@ -89,19 +90,22 @@ class MarkerApis:
             else:
                 in_logs.append((place, self._append(place, now)))
 
-        def written(_: list[None], now: int) -> Promise[WriteTxnMarkersResponse]:
+        def written(_: list[None], now: int) -> ItemByItem:
             delayed = DelayedProduce(self._replicas, [result for _, result in in_logs])
-            if not delayed.is_decided():
+            return ItemByItem((delayed,), lambda delayed, now: delayed.decide_in_steps(), waited, is_write=True)
+
+        def waited(found: list[DelayedProduce], now: int) -> Promise[Any]:
+            (delayed,) = found
+            if not delayed.try_complete():
                 watched = sorted({result.topic_partition for _, result in in_logs if result.error is None})
                 self._replicas.produces.watch(delayed, watched, now + self._timeout_ms)
-            else:
-                delayed.promise.keep([result for _, result in in_logs])
             return gather([delayed.promise, *(ended for _, ended in in_groups)]).map(answered)
 
-        def answered(_: Any) -> WriteTxnMarkersResponse:
+        def answered(_: Any) -> ItemByItem:
+            response = _Results()
             outcomes = [(place, result.error) for place, result in in_logs]
             outcomes += [(place, _error_of(ended.value)) for place, ended in in_groups]
-            return _response(outcomes)
+            return ItemByItem(outcomes, response.add, response.respond)
 
         return ItemByItem(list(_places(request)), write, written, is_write=True)
 
@@ -200,32 +204,34 @@ def _error_of(found: Any) -> ErrorCode:
     return found.code if isinstance(found, KafkaError) else ErrorCode.NONE
 
 
-def _response(outcomes: Sequence[tuple[_Place, ErrorCode | None]]) -> WriteTxnMarkersResponse:
+class _OfTopic(NamedTuple):
+    """The results of a topic, of each partition the last."""
+
+    topic: _Marker.Topic
+    partitions: dict[int, _Marker.Topic.Partition]
+
+
+class _Results:
     """The results by producer and topic. Of two markers for one partition the later one's result counts."""
-    by_producer: dict[int, dict[str, dict[int, ErrorCode]]] = {}
-    for place, error in outcomes:
+
+    def __init__(self) -> None:
+        self._markers: dict[int, tuple[_Marker, dict[str, _OfTopic]]] = {}
+
+    def add(self, outcome: tuple[_Place, ErrorCode | None], now: int) -> None:
+        (end, (name, number)), error = outcome
         assert error is not None, "a marker that waits for its replication is answered later"
-        topics = by_producer.setdefault(place.end.producer_id, {})
-        topics.setdefault(place.topic_partition.topic, {})[place.topic_partition.partition] = error
-    marker_type = WriteTxnMarkersResponse.Marker
-    return WriteTxnMarkersResponse(
-        markers=[
-            marker_type(
-                producer_id=producer_id,
-                topics=[
-                    marker_type.Topic(
-                        name=name,
-                        partitions=[
-                            marker_type.Topic.Partition(partition_index=number, error_code=error)
-                            for number, error in errors.items()
-                        ],
-                    )
-                    for name, errors in topics.items()
-                ],
-            )
-            for producer_id, topics in by_producer.items()
-        ]
-    )
+        if end.producer_id not in self._markers:
+            self._markers[end.producer_id] = _Marker(producer_id=end.producer_id, topics=[]), {}
+        _, topics = self._markers[end.producer_id]
+        of_topic = topics.get(name) or topics.setdefault(name, _OfTopic(_Marker.Topic(name=name, partitions=[]), {}))
+        of_topic.partitions[number] = _Marker.Topic.Partition(partition_index=number, error_code=error)
+
+    def respond(self, _: list[None], now: int) -> WriteTxnMarkersResponse:
+        for marker, topics in self._markers.values():
+            marker.topics = [of_topic.topic for of_topic in topics.values()]
+            for topic, partitions in topics.values():
+                topic.partitions = list(partitions.values())
+        return WriteTxnMarkersResponse(markers=[marker for marker, _ in self._markers.values()])
 
 
 HANDLERS: Handlers = {

@@ -10,9 +10,9 @@
 Follows kafka.server.KafkaApis.handleProduceRequest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pykraft.broker.coordination.transaction_verification import (
     NOTHING_TO_VERIFY,
@@ -45,6 +45,7 @@ ALL_REPLICAS = -1
 _ADMIN_CLIENT_ID = "__admin_client"
 """A client of this name may write to the coordinators' topics, as it may in Kafka."""
 _FIRST_ZSTD_VERSION = 7
+_DECIDED_AT_ONCE = 500
 _BEFORE_THE_LOG = (
     *NOT_LEADER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -89,13 +90,26 @@ class ProduceApis:
         self, request: ProduceRequest, context: RequestContext, parts: list[_Part], now: int
     ) -> ItemByItem | Promise[ItemByItem]:
         """Append once the transaction's coordinator has said what it knows, if it has to be asked."""
-        appended = partial(self._appended, request, context, parts)
+        appended: Callable[[list[ProduceResult], int], Any] = partial(self._appended, request, context, parts)
+        if len(parts) > _DECIDED_AT_ONCE:
+            appended = partial(self._decided_ahead, appended)
 
         def append(verified: Verified) -> ItemByItem:
             return ItemByItem(parts, partial(self._append, request, verified, UnpackBudget()), appended, is_write=True)
 
         verified = self._verify(request, context, parts)
         return append(verified.value) if verified.kept else verified.map(append)
+
+    def _decided_ahead(
+        self, appended: Callable[[list[ProduceResult], int], Any], results: list[ProduceResult], now: int
+    ) -> ItemByItem:
+        """Look in steps at which of very many batches are replicated already, so that `appended` finds them decided."""
+        return ItemByItem(
+            (DelayedProduce(self._replicas, results),),
+            lambda delayed, now: delayed.decide_in_steps(),
+            lambda _, now: appended(results, now),
+            is_write=True,
+        )
 
     def _appended(
         self,
