@@ -45,6 +45,8 @@ from pykraft.protocol.messages.records import (
 )
 
 REGISTER_BROKER_VERSION = 3
+_MOST_REGISTERED = 1000
+"""Listeners, log directories or features of one registration."""
 _RESERVED_DIRECTORIES = 100
 """Ids with a meaning of their own, such as "no directory yet"."""
 _SECURITY_PROTOCOLS = frozenset(range(4))
@@ -186,6 +188,7 @@ def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest
     if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_2_DIRECTORIES:
         _check_directories(image, request)
     check_listeners("broker", request.broker_id, request.listeners)
+    check_not_many("features", request.features)
     check_broker_features(image, request.features)
 
 
@@ -194,10 +197,17 @@ def check_listeners(role: str, node_id: int, listeners: Sequence[SecuredEndpoint
     registration with an unknown security protocol or, of a broker, with a listener that has no name."""
     if node_id < 0 or not listeners:
         raise _invalid(f"a {role} has an id of at least 0 and a listener")
+    check_not_many("listeners", listeners)
     if not all(listener.name for listener in listeners):
         raise _invalid("a listener has no name")
     if not {listener.security_protocol for listener in listeners} <= _SECURITY_PROTOCOLS:
         raise _invalid("a listener has an unknown security protocol")
+
+
+def check_not_many(kind: str, named: Sequence[object]) -> None:
+    """KafkaError if a registration names thousands of these. It is one record, and no reader of it pauses within."""
+    if len(named) > _MOST_REGISTERED:
+        raise _invalid(f"a registration names {len(named)} {kind}; {_MOST_REGISTERED} are allowed")
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
@@ -205,6 +215,7 @@ def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest)
     one would be taken for what the other holds."""
     if not request.log_dirs:
         raise _invalid("a broker has a log directory")
+    check_not_many("log directories", request.log_dirs)
     if len(set(request.log_dirs)) < len(request.log_dirs):
         raise _invalid("a broker names each of its log directories once")
     if any(int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES for directory in request.log_dirs):

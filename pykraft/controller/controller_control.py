@@ -7,7 +7,7 @@ Follows org.apache.kafka.controller.ClusterControlManager.registerController.
 """
 
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.controller.cluster_control import check_listeners
+from pykraft.controller.cluster_control import check_listeners, check_not_many
 from pykraft.controller.result import Result
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import IV_3_7_0_CONTROLLER_REGISTRATION, METADATA_VERSION
@@ -26,6 +26,7 @@ def register_controller(
             f"controllers register from {METADATA_VERSION} {IV_3_7_0_CONTROLLER_REGISTRATION} on, and it is {level}",
         )
     check_listeners("controller", request.controller_id, request.listeners)
+    check_not_many("features", request.features)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -17,6 +17,7 @@ Follows org.apache.kafka.common.record.MemoryRecords.filterTo (delete horizon: K
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from pykraft.common.core import Steps
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.batch import (
     CODEC_MASK,
@@ -26,7 +27,7 @@ from pykraft.records.batch import (
     RecordBatch,
     packed_batch,
 )
-from pykraft.records.compression import Compression, compress, decompress
+from pykraft.records.compression import Compression, compress, compress_in_steps, decompress
 from pykraft.records.record import NO_TIMESTAMP, wrapped
 from pykraft.records.varint import decode_varint, decode_varlong, encode_varint
 
@@ -150,12 +151,11 @@ def emptied(batch: RecordBatch, max_timestamp: int | None = None) -> bytearray:
 
 def repacked(
     batch: RecordBatch, records: memoryview, codec: Compression, level: int | None, base_timestamp: int
-) -> bytearray:
+) -> Steps[bytearray]:
     """The batch with these records, uncompressed until now, under another codec."""
     attributes = (batch.attributes & TRANSACTIONAL) | codec
-    return _rebuilt(
-        batch, compress(codec, records, level), batch.count, attributes, base_timestamp, batch.max_timestamp
-    )
+    data = yield from compress_in_steps(codec, records, level)
+    return _rebuilt(batch, data, batch.count, attributes, base_timestamp, batch.max_timestamp)
 
 
 def _retimed(batch: RecordBatch, data: bytes, outline: Outline, base_timestamp: int) -> bytes:

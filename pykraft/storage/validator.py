@@ -322,7 +322,12 @@ def _is_far(timestamp: int, rules: AppendRules, now_ms: int) -> bool:
 
 def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level: int | None) -> Steps[RecordBatch]:
     """The batch in another codec, as Kafka's producer would have written it."""
-    data = memoryview(b"".join(_chunks(batch)))
+    unpacked = bytearray()
+    for chunk in _chunks(batch):
+        if unpacked:
+            yield
+        unpacked += chunk
+    data = memoryview(unpacked)
     first_timestamp = next(_records(batch, data)).timestamp
     earliest, latest = batch.base_timestamp + found.smallest_delta, batch.base_timestamp + found.largest_delta
     is_written_so = (
@@ -335,7 +340,8 @@ def _packed_again(batch: RecordBatch, found: Overview, codec: Compression, level
     )
     if not is_written_so:
         data = yield from _encoded(_records(batch, data), first_timestamp)
-    return RecordBatch(memoryview(repacked(batch, data, codec, level, first_timestamp)))
+    packed = yield from repacked(batch, data, codec, level, first_timestamp)
+    return RecordBatch(memoryview(packed))
 
 
 def _records(batch: RecordBatch, data: memoryview) -> Iterator[Record]:

@@ -32,10 +32,11 @@ from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ListenerKind, advertised, formats
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
+from pykraft.protocol.messages.brokers import EnvelopeRequest
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.primitives import TooManyElementsError
-from pykraft.protocol.schema import Request, Response, Struct
-from pykraft.protocol.wire import Variable
+from pykraft.protocol.schema import Request, Response
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.frames import FrameReader
 
@@ -47,9 +48,11 @@ MAX_REQUEST_ELEMENTS = 20_000
 """The arrays of a request may have this many elements, all together. To read them takes a tenth of a second, and no
 client needs nearly as many. (Apache Kafka 4.4 allows each array 1,000,000, and its handlers are threads.)"""
 MAX_NAMES_BYTES = 32 << 20
-"""A request that carries neither records nor other bytes, but names and numbers only, may have this many bytes. The
-names may come back in the answer, so they are in memory four times: in the frame, as strings, and twice in the answer.
-(Apache Kafka has ``socket.request.max.bytes`` for all requests alike.)"""
+"""A request that carries no records may have this many bytes. Its names may come back in the answer, so they are in
+memory four times: in the frame, as strings, and twice in the answer. (Apache Kafka has ``socket.request.max.bytes``
+for all requests alike.)"""
+_LARGE = {ProduceRequest, EnvelopeRequest}
+"""What may be larger: records, and a client's request in a broker's."""
 READ_AT_ONCE = 500
 """A request of more elements is read in steps."""
 
@@ -110,7 +113,7 @@ class ServerChannel:
 
     def _may_be_large(self, head: bytes) -> bool:
         found = self._formats.get(head)
-        return found is not None and carries_bytes(found.request)
+        return found is not None and found.request in _LARGE
 
     @property
     def state(self) -> ChannelState:
@@ -195,15 +198,6 @@ class ServerChannel:
     def unthrottle(self) -> None:
         assert self._is_throttled, f"{self.connection_id} is not throttled"
         self._is_throttled = False
-
-
-def carries_bytes(structure: type[Struct]) -> bool:
-    """Whether it has records, or bytes that only clients understand, in some version."""
-    elements = [field.wire.element for field in structure.fields]
-    return any(
-        (isinstance(each, Variable) and each.kind != "string") or (isinstance(each, type) and carries_bytes(each))
-        for each in elements
-    )
 
 
 def _read_in_steps(

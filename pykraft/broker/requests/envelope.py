@@ -20,7 +20,7 @@ from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.protocol.api import ListenerKind, formats
 from pykraft.protocol.header import RequestHeader, peek
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
-from pykraft.transport.server_channel import MAX_REQUEST_ELEMENTS, InboundRequest, RequestContext
+from pykraft.transport.server_channel import MAX_NAMES_BYTES, MAX_REQUEST_ELEMENTS, InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
 
 _PRINCIPAL_VERSION_BYTES = 2
@@ -64,6 +64,8 @@ HANDLERS: Handlers = {EnvelopeRequest: EnvelopeApis.envelope}
 def _unwrap(envelope: EnvelopeRequest, context: RequestContext) -> Steps[InboundRequest]:
     """The client's request, and its context: principal and address are the client's, not the broker's."""
     frame = memoryview(envelope.request_data)
+    if len(frame) > MAX_NAMES_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a request of {len(frame)} bytes is not forwarded")
     if len(envelope.client_host_address) not in _ADDRESS_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client's address is none")
     try:

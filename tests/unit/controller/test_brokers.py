@@ -49,6 +49,15 @@ def test_a_broker_registers_fenced_and_its_epoch_is_the_offset_of_its_record() -
         ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [directory_id(107)] * 2}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [UNASSIGNED_DIRECTORY]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_id(number) for number in range(200, 1201)]}, ErrorCode.INVALID_REGISTRATION),
+        (
+            {"listeners": [SecuredEndpoint(name="A", host="h", port=1, security_protocol=0)] * 1001},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
+        (
+            {"features": [SupportedFeature(name="f", min_supported_version=1, max_supported_version=1)] * 1001},
+            ErrorCode.INVALID_REGISTRATION,
+        ),
         ({"log_dirs": [directory_id(107), directory_id(99)]}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [directory_id(107), directory_id(102)]}, ErrorCode.INVALID_REGISTRATION),  # it is broker 2's
         (

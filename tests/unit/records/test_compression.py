@@ -13,18 +13,39 @@ import lz4.frame
 import pytest
 import zstandard
 
+from pykraft.common.core import finish
 from pykraft.common.errors import CorruptRecordError
 from pykraft.records.compression import (
     CHUNK_BYTES,
+    STEP_BYTES,
     Compression,
     compress,
+    compress_in_steps,
     decompress,
     decompress_chunks,
     has_linked_blocks,
 )
 
+LEVELS = {Compression.GZIP: (None, 1, 9), Compression.LZ4: (None, 1, 12), Compression.ZSTD: (None, 1, 9)}
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 TEXT = b"".join(b"flight %d from EWR to ORD, " % number for number in range(20_000))  # half a megabyte
+
+
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("size", [0, 1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES, len(TEXT)])
+def test_what_is_compressed_in_steps_is_what_is_compressed_at_once(codec: Compression, size: int) -> None:
+    """The same bytes; of zstd nearly as few."""
+    for data in (TEXT[:size], bytes(size)):
+        for level in LEVELS.get(codec, (None,)):
+            stream, whole = finish(compress_in_steps(codec, memoryview(data), level)), compress(codec, data, level)
+            assert stream == whole or (codec is Compression.ZSTD and len(stream) < 1.05 * len(whole))
+            assert decompress(codec, memoryview(stream)) == data
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_no_step_of_compression_takes_more_than_a_piece_of_the_data(codec: Compression) -> None:
+    steps = sum(1 for _ in compress_in_steps(codec, TEXT))
+    assert steps >= len(TEXT) // STEP_BYTES
 
 
 @pytest.mark.parametrize("codec", Compression)

@@ -17,7 +17,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsE
 from pykraft.common.settings.topic_config import FOREVER_MS
 from pykraft.records.batch import HEADER_BYTES, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
-from pykraft.records.compression import Compression, compress
+from pykraft.records.compression import STEP_BYTES, Compression, compress
 from pykraft.records.crc32c import crc32c
 from pykraft.records.record import encode_record, wrapped
 from pykraft.records.varint import encode_varint
@@ -536,3 +536,19 @@ def test_whatever_a_bit_flip_does_the_answer_is_an_error_code(config: dict[str, 
 
 def test_corrupt_record_is_an_answer() -> None:
     assert issubclass(CorruptRecordError, KafkaError)
+
+
+@pytest.mark.parametrize("source", [Compression.LZ4, Compression.ZSTD])
+def test_a_batch_of_megabytes_is_packed_again_in_steps_of_some_kilobytes(source: Compression) -> None:
+    """A megabyte of zstd may be thirty megabytes of text, and gzip takes a second and a half for these."""
+    data = batch(20, size=200_000, compression=source).buffer
+    steps = validation(only_batch(data), AppendRules.of(settings(compression_type="gzip")), NOW_MS, UnpackBudget())
+    pauses = 0
+    try:
+        next(steps)
+        while True:
+            pauses += 1
+            steps.send(0)
+    except StopIteration as end:
+        assert end.value.batch.compression is Compression.GZIP
+    assert pauses >= 20 * 200_000 // STEP_BYTES

@@ -73,6 +73,8 @@ def test_below_level_15_no_controller_registers_and_an_upgrade_lets_it() -> None
         {"listeners": []},
         {"listeners": [SecuredEndpoint(name="", host="h", port=1, security_protocol=0)]},
         {"listeners": [SecuredEndpoint(name="CONTROLLER", host="h", port=1, security_protocol=4)]},
+        {"listeners": [SecuredEndpoint(name="CONTROLLER", host="h", port=1, security_protocol=0)] * 1001},
+        {"features": [SupportedFeature(name="f", min_supported_version=1, max_supported_version=1)] * 1001},
     ],
 )
 def test_a_controller_that_cannot_be_reached_does_not_register(fields: dict[str, Any]) -> None:
