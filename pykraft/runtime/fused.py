@@ -77,7 +77,7 @@ class FusedStages:
     @property
     def has_work(self) -> bool:
         """Whether the node's thread must not wait."""
-        return len(self._requests) > 0 or self._requests.has_large
+        return len(self._requests) > 0 or bool(self._requests.large)
 
     def begin(self, now: int) -> None:
         """A turn begins: sockets are looked at next."""
@@ -87,7 +87,8 @@ class FusedStages:
         """Handle what is in the queue, and what takes its place meanwhile, but not for ever."""
         enough = now + MAX_HANDLING_MS
         requests = self._requests
-        requests.read_large()
+        if requests.large:
+            requests.read_large()
         while (queued := requests.receive()) is not None:
             connection, inbound, queued_at = queued
             connection.serve(inbound, self._node, now, queued_at)

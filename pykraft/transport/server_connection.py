@@ -182,7 +182,7 @@ class RequestChannel:
         """Hears of an error that nothing expected, and that ends a connection; None: it is raised."""
         self.time_slice: TimeSlice | None = None
         """For how long large requests are read in a turn; None: until they are read."""
-        self._large: dict[ServerConnection, None] = {}
+        self.large: dict[ServerConnection, None] = {}
         """Connections that bring a large request, in the order in which they are read."""
         self.room = capacity
         """This many requests more may be put into the queue."""
@@ -204,28 +204,23 @@ class RequestChannel:
         self.room += 1
         return self._queue.popleft()
 
-    @property
-    def has_large(self) -> bool:
-        """`read_large` has work."""
-        return bool(self._large)
-
     def add_large(self, connection: "ServerConnection") -> None:
         """Read the request of this connection in steps; its place in the queue is kept."""
-        if connection not in self._large:
+        if connection not in self.large:
             self.room -= 1
-            self._large[connection] = None
+            self.large[connection] = None
 
     def drop_large(self, connection: "ServerConnection") -> None:
         """It is read, or nothing wants it any more."""
-        if connection in self._large:
+        if connection in self.large:
             self.room += 1
-            del self._large[connection]
+            del self.large[connection]
 
     def read_large(self) -> None:
         """Go on with large requests, for a slice."""
-        if self._large and self.time_slice is not None:
+        if self.large and self.time_slice is not None:
             self.time_slice.begin()
-            while self._large and next(iter(self._large)).read_on(self.time_slice):
+            while self.large and next(iter(self.large)).read_on(self.time_slice):
                 continue
 
     def feed(self) -> None:

@@ -421,9 +421,9 @@ def test_other_connections_are_served_between_two_slices_of_a_large_request() ->
     for number in range(2, 12):
         story.bring(METADATA, connection=story.connections[1])
         story.answer(number)
-    assert not story.promises and story.requests.has_large
+    assert not story.promises and story.requests.large
     assert turns_until_read(story) > 20
-    assert not story.requests.has_large and story.requests.room == 10
+    assert not story.requests.large and story.requests.room == 10
     story.answer(1)
     assert story.pipe.answered() == [1]
 
@@ -465,7 +465,7 @@ def test_a_client_that_leaves_while_its_large_request_is_read_leaves_nothing_beh
         story.turn()
     story.connection.close()
     story.bring(METADATA, connection=story.connections[1])
-    assert list(story.promises) == [2] and not story.requests.has_large
+    assert list(story.promises) == [2] and not story.requests.large
     story.answer(2)
     assert story.requests.room == 1
 
@@ -479,7 +479,7 @@ def test_a_large_request_that_cannot_be_read_closes_its_connection_when_that_is_
     assert not story.pipe.is_closed
     for _ in range(200):
         story.turn()
-    assert story.pipe.is_closed and not story.promises and not story.requests.has_large
+    assert story.pipe.is_closed and not story.promises and not story.requests.large
 
 
 def test_a_channel_without_slices_reads_a_large_request_at_once() -> None:
