@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pykraft.protocol.api import ListenerKind
 from tests.flood.generator import MOST
-from tests.flood.judge import TITLE, Bench, Row, bench
+from tests.flood.judge import PATIENCE_S, TITLE, Bench, Row, bench
 from tests.flood.order import floods
 from tests.flood.prepared import FULL, SMALL
 from tests.flood.scenes import SCENES
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--scenes", action="store_true", help="only the scenes")
     parser.add_argument("--long", action="store_true", help="also long names, until the frame is full")
     parser.add_argument("--all", action="store_true", help="more entries also where few were slow")
+    parser.add_argument("--patience", type=float, default=PATIENCE_S, metavar="S", help="wait so long for an answer")
     parser.add_argument("--out", type=Path, help="write the table here, too")
     options = parser.parse_args()
     out = None if options.out is None else options.out.open("w")
@@ -44,6 +45,7 @@ def main() -> int:
 
     began = time.monotonic()
     with bench(SMALL if options.small else FULL) as one:
+        one.patience_s = options.patience
         say(f"prepared in {time.monotonic() - began:.1f} s\n{TITLE}")
         rows = []
         if not options.no_scenes:

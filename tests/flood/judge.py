@@ -45,7 +45,7 @@ LONGEST_TURN_MS = 150.0
 """CPU time: a core whose other half is busy, or whose caches others use, takes half as long again for the same work."""
 LARGEST_GROWTH_BYTES = 256 << 20
 PATIENCE_S = 60.0
-_START_S = 180.0
+_START_S = 600.0
 NEVER = 1 << 60
 MEBIBYTE = 1 << 20
 _READ_BYTES = 16 << 20

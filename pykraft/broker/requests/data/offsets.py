@@ -8,7 +8,6 @@ Versions: ListOffsets 1 to 11, OffsetForLeaderEpoch 2 to 4. Behaviour to know:
 Follows kafka.server.KafkaApis.{handleListOffsetRequest,handleOffsetForLeaderEpochRequest}.
 """
 
-from collections import Counter
 from itertools import islice
 from typing import Any
 
@@ -59,13 +58,14 @@ class OffsetApis:
     # --- ListOffsets --------------------------------------------------------------------------------------------------
 
     def list_offsets(self, request: ListOffsetsRequest, context: RequestContext, now: int) -> ItemByItem:
-        named = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
-        twice = {topic_partition for topic_partition, times in Counter(named).items() if times > 1}
-        asked = {
-            TopicPartition(topic.name, partition.partition_index): partition
-            for topic in request.topics
-            for partition in topic.partitions
-        }
+        asked: dict[TopicPartition, ListOffsetsRequest.Topic.Partition] = {}
+        twice: set[TopicPartition] = set()
+        for topic in request.topics:
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.partition_index)
+                if place in asked:
+                    twice.add(place)
+                asked[place] = partition
         topics: dict[str, list[ListOffsetsResponse.Topic.Partition]] = {}
 
         def answer_one(named: tuple[TopicPartition, ListOffsetsRequest.Topic.Partition], now: int) -> Any:
