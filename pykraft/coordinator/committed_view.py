@@ -31,13 +31,13 @@ from typing import Generic, TypeVar
 from pykraft.common.core import Steps
 from pykraft.coordinator.ports import PartitionLog, Shard
 from pykraft.coordinator.replay import Change, changes
+from pykraft.coordinator.replay_turn import ReplayTurn
 from pykraft.protocol.messages.coordinators import RecordTypes
 
 MOST_PENDING = 10_000
 """With more records than these the view reads the log instead."""
 _REPLAYED_AT = 10
 """When the tenth part of that is pending, the view does not wait for a reader."""
-_RECORDS_PER_TURN = 2_000
 
 S = TypeVar("S", bound=Shard)
 
@@ -45,7 +45,9 @@ S = TypeVar("S", bound=Shard)
 class CommittedView(Generic[S]):
     """The committed state of one partition."""
 
-    def __init__(self, shard: S, types: RecordTypes, log: PartitionLog, partition: int) -> None:
+    def __init__(
+        self, shard: S, types: RecordTypes, log: PartitionLog, partition: int, replay_turn: ReplayTurn
+    ) -> None:
         """`shard` is an empty one that has no timers."""
         self.shard = shard
         self.offset = 0
@@ -57,6 +59,7 @@ class CommittedView(Generic[S]):
         self._types = types
         self._log = log
         self._partition = partition
+        self._replay_turn = replay_turn
         self._batches: deque[tuple[int, Sequence[Change]]] = deque()
 
     def note(self, next_offset: int, appended: Sequence[Change]) -> None:
@@ -81,7 +84,6 @@ class CommittedView(Generic[S]):
     def read_log(self) -> Steps[None]:
         """Replay from the log what is committed, while the view is behind. Then keep what is pending, or stay behind
         if that is too much."""
-        count = 0
         for batch in self._log.batches(self._partition, self.offset):
             high_watermark = self._log.high_watermark(self._partition)
             is_committed = batch.next_offset <= high_watermark
@@ -91,9 +93,8 @@ class CommittedView(Generic[S]):
             found = list(changes(self._types, batch))
             self._keep(batch.next_offset, found)
             self.catch_up(high_watermark)
-            count += len(found)
-            if count >= _RECORDS_PER_TURN:
-                count = 0
+            self._replay_turn.replayed(len(found))
+            if self._replay_turn.is_over:
                 yield
         self.is_behind = False
 

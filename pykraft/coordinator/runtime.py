@@ -59,6 +59,7 @@ from pykraft.common.trace import Tracer
 from pykraft.coordinator.committed_view import CommittedView
 from pykraft.coordinator.ports import PartitionLog, Shard
 from pykraft.coordinator.replay import NO_PRODUCER, Change, UnreplayableRecordError, changes
+from pykraft.coordinator.replay_turn import ReplayTurn
 from pykraft.coordinator.result import (
     CoordinatorResult,
     CoordinatorTimer,
@@ -70,8 +71,6 @@ from pykraft.coordinator.result import (
 from pykraft.coordinator.shard_timer import NoTimer, ShardTimer
 from pykraft.protocol.messages.coordinators import RecordTypes, encode_coordinator_record
 
-_RECORDS_PER_TURN = 2000
-"""Of a partition that is loaded, this many records are replayed in one turn of the node's loop."""
 S = TypeVar("S", bound=Shard)
 
 
@@ -154,6 +153,7 @@ class CoordinatorRuntime(Generic[S]):
         self._contexts: dict[int, _Context[S]] = {}
         self._has_news: set[int] = set()
         self._now = 0
+        self._turn = ReplayTurn()
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class CoordinatorRuntime(Generic[S]):
         context = _Context(partition, epoch, self._make_shard(partition, timer), timer, None)
         if self._has_readers:
             view = self._make_shard(partition, NoTimer())
-            context.view = CommittedView(view, self._types, self._log, partition)
+            context.view = CommittedView(view, self._types, self._log, partition, self._turn)
         context.loading = self._load(context)
         self._contexts[partition] = context
         self._trace("coordinator", topic=self._name, partition=partition, state="loading", epoch=epoch)
@@ -244,10 +244,13 @@ class CoordinatorRuntime(Generic[S]):
         self._now = now
         if self._has_news:
             self._answer_committed(now)
+        self._turn.begin()
         for context in [each for each in self._contexts.values() if each.catching_up is not None]:
-            self._catch_up(context, now)
+            if not self._turn.is_over:
+                self._catch_up(context, now)
         for context in [each for each in self._contexts.values() if each.loading is not None]:
-            self._load_on(context, now)
+            if not self._turn.is_over:
+                self._load_on(context, now)
 
     def _load_on(self, context: _Context[S], now: int) -> None:
         """One step of the load."""
@@ -272,15 +275,14 @@ class CoordinatorRuntime(Generic[S]):
 
     def _load(self, context: _Context[S]) -> Steps[None]:
         """Replay the partition from its start to its end. Meanwhile `end_offset` is where the batch begins."""
-        count = 0
         for batch in self._log.batches(context.partition):
             context.end_offset = batch.base_offset
             found: list[Change] = []
             for change in changes(self._types, batch, partial(self._skip, context)):
                 change.apply(context.shard)
                 found.append(change)
-                count += 1
-                if count % _RECORDS_PER_TURN == 0:
+                self._turn.replayed(1)
+                if self._turn.is_over:
                     yield
             if context.view is not None:
                 context.view.note(batch.next_offset, found)
