@@ -22,6 +22,7 @@ from typing import Any
 from pykraft.broker.coordination.coordinators import GroupCoordinator
 from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, authorized_operations
 from pykraft.broker.requests.dispatch import Handled, Handlers
+from pykraft.broker.requests.long_answers import Long
 from pykraft.broker.turns.slices import ItemByItem, Weights
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise, gather
@@ -244,7 +245,7 @@ class GroupApis:
         return ItemByItem(
             runtime.active_partitions(),
             lambda partition, now: runtime.read(partition, look, now),
-            lambda reads, _: gather(reads).map(listed),
+            lambda reads, _: gather(reads).map(lambda found: Long(listed(found))),
         )
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext, now: int) -> ItemByItem:

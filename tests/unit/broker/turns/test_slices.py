@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykraft.broker.requests.dispatch import Answer, Dispatcher, Handled
+from pykraft.broker.requests.long_answers import ENCODED_AT_ONCE
 from pykraft.broker.turns.slices import MAX_ANSWER_BYTES, ItemByItem, Weights
 from pykraft.common.core import Promise, Steps, finish, gather
 from pykraft.common.errors import ErrorCode
@@ -18,9 +19,10 @@ from pykraft.common.types import TopicPartition, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
-from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
+from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
-from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest
+from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest, ListGroupsRequest
+from pykraft.protocol.messages.offsets import OffsetCommitRequest
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
 from pykraft.protocol.schema import Request, encode_in_steps
 from pykraft.records.compression import Compression
@@ -326,6 +328,21 @@ def test_the_partitions_of_a_transaction_are_looked_at_in_slices_and_added_whole
     (found,) = topic_results or response.results_by_topic_v3_and_below
     codes = [each.partition_error_code for each in found.results_by_partition]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (len(MANY) - 1)
+
+
+def test_a_list_of_very_many_groups_is_encoded_in_steps() -> None:
+    lone = LoneNode(offsets_topic_num_partitions="2", offsets_topic_replication_factor="1")
+    lone.create()
+    lone.handle(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), version=4)
+    lone.run(2000)
+    topic = OffsetCommitRequest.Topic
+    offset = topic(name="t", partitions=[topic.Partition(partition_index=0, committed_offset=1)])
+    for number in range(ENCODED_AT_ONCE + 1):
+        lone.handle(OffsetCommitRequest(group_id=f"group-{number}", topics=[offset]), version=9)
+    lone.run()
+    answer: Any = lone.handle(ListGroupsRequest())
+    lone.run(500)
+    assert len(answer.value.response.groups) == ENCODED_AT_ONCE + 1 and answer.value.body is not None
 
 
 def test_replicas_lost_while_a_batch_is_checked_refuse_the_batch() -> None:
