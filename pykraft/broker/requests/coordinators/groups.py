@@ -43,6 +43,7 @@ from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    LeaveGroupResponse,
     ListGroupsRequest,
     ListGroupsResponse,
     SyncGroupRequest,
@@ -53,6 +54,7 @@ from pykraft.transport.server_channel import RequestContext
 _FIRST_NULL_PROTOCOL = 7
 _FIRST_MANDATORY_PROTOCOL = 5
 _NAMES_AT_ONCE = 500
+_LEAVE_AT_ONCE = 500
 """A heartbeat may name so many topics without pausing."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
 
@@ -109,8 +111,25 @@ class GroupApis:
 
         return answer.map(patient)
 
-    def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Promise[Response]:
+    def leave_group(self, request: LeaveGroupRequest, context: RequestContext, now: int) -> Handled:
+        """Very many members, which only an administrator can name, leave some at a time."""
         self._check_member(context, request.group_id)
+        members = request.members
+        if len(members) <= _LEAVE_AT_ONCE:
+            return self._leave(request, now)
+
+        def left(answers: list[Any]) -> Long:
+            refused = next((answer for answer in answers if answer.error_code), None)
+            return Long(refused or LeaveGroupResponse(members=[each for answer in answers for each in answer.members]))
+
+        return ItemByItem(
+            range(0, len(members), _LEAVE_AT_ONCE),
+            lambda start, now: self._leave(request.replace(members=members[start : start + _LEAVE_AT_ONCE]), now),
+            lambda answers, _: gather(answers).map(left),
+            is_write=True,
+        )
+
+    def _leave(self, request: LeaveGroupRequest, now: int) -> Promise[Response]:
         return self._write(request, lambda shard: shard.leave(request), now)
 
     def consumer_group_heartbeat(

@@ -21,7 +21,13 @@ from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.cluster import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, ProduceRequest
-from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest, DescribeGroupsRequest, ListGroupsRequest
+from pykraft.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+)
 from pykraft.protocol.messages.offsets import OffsetCommitRequest
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnRequest
 from pykraft.protocol.schema import Request, encode_in_steps
@@ -328,6 +334,30 @@ def test_the_partitions_of_a_transaction_are_looked_at_in_slices_and_added_whole
     (found,) = topic_results or response.results_by_topic_v3_and_below
     codes = [each.partition_error_code for each in found.results_by_partition]
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (len(MANY) - 1)
+
+
+def test_members_that_leave_by_the_thousand_leave_some_at_a_time() -> None:
+    lone = LoneNode(
+        offsets_topic_num_partitions="1",
+        offsets_topic_replication_factor="1",
+        group_initial_rebalance_delay_ms="0",
+    )
+    lone.handle(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), version=4)
+    lone.run(2000)
+    protocol = JoinGroupRequest.Protocol(name="range", metadata=b"")
+    join = JoinGroupRequest(group_id="g", session_timeout_ms=60_000, protocol_type="consumer", protocols=[protocol])
+    member = lone.ask(join, version=3).member_id
+    lone.time_slice.length = 1
+    leaving = LeaveGroupRequest.Member
+    names = [*(f"stranger-{number}" for number in range(1200)), member]
+    answer: Any = lone.handle(LeaveGroupRequest(group_id="g", members=[leaving(member_id=name) for name in names]))
+    assert not answer.kept and len(lone.node.dispatcher.slices) == 1
+    lone.run(500)
+    response = answer.value.response
+    assert [each.member_id for each in response.members] == names
+    assert [each.error_code for each in response.members] == [ErrorCode.UNKNOWN_MEMBER_ID] * 1200 + [ErrorCode.NONE]
+    (group,) = lone.ask(DescribeGroupsRequest(groups=["g"])).groups
+    assert not group.members and group.group_state == "Empty"
 
 
 def test_a_list_of_very_many_groups_is_encoded_in_steps() -> None:
