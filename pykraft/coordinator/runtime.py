@@ -244,11 +244,14 @@ class CoordinatorRuntime(Generic[S]):
         self._now = now
         if self._has_news:
             self._answer_committed(now)
-        self._turn.begin()
-        for context in [each for each in self._contexts.values() if each.catching_up is not None]:
+        behind = [each for each in self._contexts.values() if each.catching_up is not None]
+        loading = [each for each in self._contexts.values() if each.loading is not None]
+        if behind or loading:
+            self._turn.begin()
+        for context in behind:
             if not self._turn.is_over:
                 self._catch_up(context, now)
-        for context in [each for each in self._contexts.values() if each.loading is not None]:
+        for context in loading:
             if not self._turn.is_over:
                 self._load_on(context, now)
 
