@@ -14,7 +14,7 @@ from tests.sim.planted import PLANTED, first_death
 # Where each was seen to die. When the code changes, other seeds find it: a long run names one to record here.
 SEEN = {
     "a_vote_for_a_stale_log": 32,
-    "a_vote_forgotten_after_granting": 39,
+    "a_vote_forgotten_after_granting": 44,
     "a_vote_answered_before_its_flush": 97,
     "a_fetch_answered_before_its_flush": 64,
     "a_majority_that_is_one_voter_short": 64,
