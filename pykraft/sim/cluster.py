@@ -216,7 +216,7 @@ class SimulatedCluster:
             self._add_client("elector", self._elector)
         if knobs.recreations is not None:
             self._recreation = RecreationWorkload(
-                knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self._hold_answers, self._dice
+                knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self.network, self._dice
             )
             for name, client in self._recreation.clients():
                 self._add_client(name, client)
@@ -288,9 +288,6 @@ class SimulatedCluster:
     def _add_client(self, name: str, core: RequestManager) -> None:
         client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name))
         self.scheduler.after(1, lambda: client.act(lambda: None))
-
-    def _hold_answers(self, broker_id: int, until_ms: int) -> None:
-        self.network.hold_answers(self.nodes[broker_id].name, until_ms * US_PER_MS)
 
     def _time_ms(self) -> int:
         return EPOCH_MS + self.scheduler.now

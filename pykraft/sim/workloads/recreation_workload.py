@@ -32,6 +32,8 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.knobs import RecreationKnobs
 from pykraft.sim.workloads.group_recreation import GroupReader, GroupRecreator
 from pykraft.sim.workloads.workload import admin_core
+from pykraft.sim.world.network import Network
+from pykraft.sim.world.scheduler import US_PER_MS
 
 _PATIENCE_MS = 600
 _REQUEST_MS = 8_000
@@ -292,10 +294,12 @@ class RecreationWorkload:
         bootstrap_servers: str,
         watcher: Watcher,
         time_ms: Callable[[], int],
-        hold_answers: Callable[[int, int], None],
+        network: Network,
         dice: Callable[[str], Random],
     ) -> None:
-        """`hold_answers` lets no broker's answer reach this broker before that time."""
+        def hold_answers(broker_id: int, until_ms: int) -> None:
+            network.hold_answers(f"node-{broker_id}", until_ms * US_PER_MS)
+
         newest, random = watcher.newest_image, dice("recreator")
         self.recreator = TopicRecreator(knobs, brokers, bootstrap_servers, newest, hold_answers, random)
         self.writer = IncarnationWriter(
