@@ -99,6 +99,9 @@ class ApiHandler(Generic[K, V]):
     """The time for one attempt, where request.timeout.ms is not right."""
     is_retried: bool = True
     """False: the first error is final, also one that may pass. (The lookup of the node is repeated all the same.)"""
+    is_ordered: bool = False
+    """No key is asked for before the earlier ordered calls for it have been sent: each of them would look up its node
+    for itself, and pause for itself, so that a later one may overtake it."""
     pauses_ms: Mapping[ErrorCode, int] = field(default_factory=dict)
     """The pause after an error that passes sooner than others."""
 
@@ -156,6 +159,8 @@ class _Call(Generic[K, V]):
         self.promise: Promise[Any] = Promise()
         self.open = dict.fromkeys(keys)
         self.under_way: set[K] = set()
+        self.sent: set[K] = set()
+        """Those under way to the node that answers for them."""
         self.answers: dict[K, V | KafkaError] = {}
         self.attempts = 0
         self.not_before = 0
@@ -257,6 +262,7 @@ class ApiDriver:
         """Send what is due, give up what is late."""
         requests: list[Outbound] = []
         deadline = FOREVER
+        unsent: set[Any] = set()
         self._calls = [call for call in self._calls if not call.promise.abandoned]
         for call in list(self._calls):
             if now >= call.deadline:
@@ -264,12 +270,17 @@ class ApiDriver:
                 deadline = now  # the caller may want to go on, and was polled before this
                 continue
             deadline = min(deadline, call.deadline)
-            if len(call.under_way) == len(call.open):
+            if len(call.sent) == len(call.open):
                 continue  # nothing to send: of a thousand commits, nearly all are here
-            if now < call.not_before:
-                deadline = min(deadline, call.not_before)
-            else:
-                requests += self._requests(call, now)
+            if call.handler.is_ordered and not unsent.isdisjoint(call.open):
+                continue  # an earlier one goes first
+            if len(call.under_way) < len(call.open):
+                if now < call.not_before:
+                    deadline = min(deadline, call.not_before)
+                else:
+                    requests += self._requests(call, now)
+            if call.handler.is_ordered:
+                unsent |= call.open.keys() - call.sent
         return Poll(deadline, requests)
 
     def _requests(self, call: _Call[K, V], now: int) -> list[Outbound]:
@@ -297,10 +308,13 @@ class ApiDriver:
 
     def _send(self, call: _Call[K, V], node: Node, attempt: _Attempt[K], now: int) -> Outbound:
         call.under_way.update(attempt.keys)
+        if not attempt.is_lookup:
+            call.sent.update(attempt.keys)
         destination = self.metadata.any_node() if node is ANY_NODE else node
 
         def on_response(response: Any, now: int) -> None:
             call.under_way.difference_update(attempt.keys)
+            call.sent.difference_update(attempt.keys)
             # The next call must know of a broken connection, even if it is too late for this one.
             if isinstance(response, Failure) and response is not Failure.UNSUPPORTED_VERSION:
                 self.metadata.has_failed(destination)

@@ -216,7 +216,7 @@ class SimulatedCluster:
             self._add_client("elector", self._elector)
         if knobs.recreations is not None:
             self._recreation = RecreationWorkload(
-                knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self._dice
+                knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self.network, self._dice
             )
             for name, client in self._recreation.clients():
                 self._add_client(name, client)
@@ -388,12 +388,15 @@ class SimulatedCluster:
         if self._bank is not None:
             progress.committed = self._bank.ledger.count(Outcome.COMMITTED)
             progress.aborted = self._bank.ledger.count(Outcome.ABORTED)
-        if (laws := self.watcher.reassignments) is not None:
-            progress.reassignments_completed = laws.completed
-            progress.reassignments_cancelled = laws.cancelled
+        if (moves := self.watcher.reassignments) is not None:
+            progress.reassignments_completed = moves.completed
+            progress.reassignments_cancelled = moves.cancelled
         for knobs in self.knobs.groups:
-            rebalances = self.watcher.groups[knobs.group_id].rebalances
-            setattr(progress, f"{knobs.protocol}_rebalances", rebalances)
+            laws = self.watcher.groups[knobs.group_id]
+            assert isinstance(laws, GroupLaws)
+            setattr(progress, f"{knobs.protocol}_rebalances", laws.rebalances)
+        if self._recreation is not None:
+            progress.groups_deleted = self._recreation.group_laws.deletions
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------
@@ -473,8 +476,8 @@ class SimulatedCluster:
             return "the topic was not made"
         if self._administrator is not None and self._administrator.is_waiting:
             return "the administrator waits for an answer"
-        if self._recreation is not None and self._recreation.recreator.is_waiting:
-            return "a topic that is made again waits for an answer"
+        if self._recreation is not None and (why := self._recreation.missing) is not None:
+            return why
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:

@@ -6,7 +6,7 @@ has a scenario written for it: the seeds of `make test` must come upon it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from pykraft.broker.replication.partition import IsrChange, IsrProposal, Partiti
 from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
 from pykraft.broker.requests.data.fetch_sessions import FetchSession, FetchSessionCache
 from pykraft.common.core import Promise
-from pykraft.common.errors import ErrorCode
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ReplicaKey
 from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.coordinator.committed_view import CommittedView
@@ -26,11 +26,12 @@ from pykraft.coordinator.group.consumer_groups import reconciliation
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import overlaps
 from pykraft.coordinator.group.consumer_groups.reconciliation import Heard
+from pykraft.coordinator.group.offsets import OffsetStore
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.group.topics import Assignment
 from pykraft.coordinator.result import CoordinatorResult
 from pykraft.coordinator.runtime import CoordinatorRuntime
-from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadataValue
+from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadataValue, OffsetCommitKey
 from pykraft.protocol.messages.group_values import GroupTargetAssignmentMemberValue
 from pykraft.raft import election
 from pykraft.raft.leader_state import LeaderState
@@ -303,6 +304,37 @@ def a_stale_generation_accepted() -> None:
         group.validate(member_id, instance_id)
 
     put(shard, "check_classic_commit", check)
+
+
+@bug
+def a_commit_matched_by_its_generation_alone() -> None:
+    """A group that was deleted and made again begins its generations anew: its members before may commit in them."""
+
+    def check(
+        group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False
+    ) -> None:
+        if generation != group.generation and (generation >= 0 or not group.is_empty):
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+    put(shard, "check_classic_commit", check)
+
+
+@bug
+def a_group_deleted_without_its_offsets() -> None:
+    """Of a group that is deleted only the members are forgotten."""
+
+    def delete_groups(self: GroupShard, group_ids: Sequence[str]) -> CoordinatorResult[Any]:
+        result, forgotten = forget(self, group_ids), OffsetCommitKey
+        return result._replace(records=[each for each in result.records if not isinstance(each.key, forgotten)])
+
+    forget = GroupShard.delete_groups
+    put(GroupShard, "delete_groups", delete_groups)
+
+
+@bug
+def a_deleted_offset_kept_in_memory() -> None:
+    """A coordinator writes the tombstones of offsets, and tells its readers the offsets all the same."""
+    put(OffsetStore, "_forget", staticmethod(lambda by_group, group_id, place: None))
 
 
 @bug

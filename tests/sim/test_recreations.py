@@ -1,5 +1,5 @@
-"""Histories in which a topic is deleted and made again under its name, while answers are late by seconds: no law is
-broken. (The planted bug that they are for is in `test_planted_bugs`.)"""
+"""Histories in which a topic and a group are deleted and made again under their names, while answers and commits are
+late: no law is broken. (The planted bugs that they are for are in `test_planted_bugs`.)"""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pykraft.sim.trouble.knobs import RECREATION_SEEDS
 from tests.sim.floors import Floors, hold_floors
 
 FLOORS = Floors(
-    short=(3200, 3216),
+    short=(3201, 3210),
     long=RECREATION_SEEDS,
-    short_floors={"topics_deleted": 5, "acknowledged": 400},
-    long_floors={"topics_deleted": 300, "acknowledged": 20_000},
+    short_floors={"topics_deleted": 7, "groups_deleted": 25, "acknowledged": 500, "isr_changes": 15},
+    long_floors={"topics_deleted": 550, "groups_deleted": 680, "acknowledged": 40_000, "isr_changes": 1_500},
 )
 
 

@@ -28,7 +28,7 @@ from pykraft.common.settings.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import GROUP_VERSION
 from pykraft.coordinator.group import config as keys
 from pykraft.coordinator.group.config import ConsumerGroupConfig, consumer_group_config
@@ -227,7 +227,7 @@ class GroupCoordinator:
         self._random = random
         self._is_stale = False
         """Which partitions are led here may have changed."""
-        self._deleted: dict[int, set[str]] = {}
+        self._deleted: dict[int, dict[str, set[Uuid]]] = {}
         """By partition whose shard is being loaded: topics that were deleted meanwhile. What the load finds of them was
         committed before, even if there is a new topic of that name by now."""
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -267,13 +267,17 @@ class GroupCoordinator:
         """The cluster has changed; the replicas know it already."""
         self._topics.image = image
         self._is_stale = True
-        deleted = frozenset(topic.name for topic in delta.removed_topics.values())
-        if GROUP_TOPIC in deleted:  # a topic of the same name has other groups, and epochs that begin again
+        deleted = {(topic.name, topic_id) for topic_id, topic in delta.removed_topics.items()}
+        if any(
+            name == GROUP_TOPIC for name, _ in deleted
+        ):  # a topic of the same name has other groups, and epochs that begin again
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
             for partition in self.runtime.partitions:
-                self._deleted.setdefault(partition, set()).update(deleted)
+                by_name = self._deleted.setdefault(partition, {})
+                for name, topic_id in deleted:
+                    by_name.setdefault(name, set()).add(topic_id)
             self._forget_deleted(now)
         created, changed = topic_changes(delta, image)
         if created or changed:
@@ -281,11 +285,13 @@ class GroupCoordinator:
                 self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
 
     def _forget_deleted(self, now: int) -> None:
-        """Forget the offsets of deleted topics in the shards that are loaded by now."""
+        """Forget the offsets of deleted topics in the shards that are loaded by now. If this broker dies before, those
+        committed by name stay: the next coordinator has not seen the deletion, and asks nobody whether the topic of an
+        offset is there. So it is in Kafka (GroupCoordinatorService.handleTopicsDeletion; onLoaded forgets nothing)."""
         active = self.runtime.active_partitions()
         for partition in [each for each in sorted(self._deleted) if each in active]:
-            names = self._deleted.pop(partition)
-            self.runtime.write(partition, partial(GroupShard.forget_topics, names=names), now)
+            topics = self._deleted.pop(partition)
+            self.runtime.write(partition, partial(GroupShard.forget_topics, topics=topics), now)
 
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, answer what is committed; when to be called again."""

@@ -12,8 +12,9 @@ member is sent again until a heartbeat tells the member. Its user hears nothing 
 UnknownMemberIdException from `poll()`.
 
 A synchronous commit is repeated until its deadline. An asynchronous one is sent once: a later commit may overtake a
-repetition, which would move the offset back. A committed offset also has the leader epoch of the last record before it,
-so that the next reader notices if the log was truncated there (KIP-320), and a text of the user's.
+repetition, which would move the offset back. For the same reason commits are sent in the order in which they were made,
+also those that wait for the coordinator to be found. A committed offset also has the leader epoch of the last record
+before it, so that the next reader notices if the log was truncated there (KIP-320), and a text of the user's.
 
 Follows org.apache.kafka.clients.consumer.internals.ConsumerCoordinator and
 org.apache.kafka.clients.consumer.OffsetAndMetadata. Topics go by name, as classic members send them: version 9 is the
@@ -127,6 +128,7 @@ class Commits:
             read=read,
             channel=CHANNEL,
             is_retried=is_retried,
+            is_ordered=True,
         )
         committed: Promise[KafkaError | None] = Promise()
         answer = self._driver.ask_all(handler, [self._group_id], deadline)

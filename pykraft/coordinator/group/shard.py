@@ -11,7 +11,7 @@ partitions) needs no group. One is made for it all the same, a *simple* group: c
 Follows org.apache.kafka.coordinator.group.{GroupCoordinatorShard,OffsetMetadataManager}.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -341,11 +341,20 @@ class GroupShard:
         records = offset_records.tombstones(request.group_id, forgotten)
         return CoordinatorResult(OffsetDeleteResponse(topics=topics), records)
 
-    def forget_topics(self, names: Collection[str]) -> CoordinatorResult[None]:
-        """These topics were deleted: their offsets are of no use."""
+    def forget_topics(self, topics: Mapping[str, Collection[Uuid]]) -> CoordinatorResult[None]:
+        """Topics of these names and ids were deleted: their offsets are of no use. An offset that was committed by name
+        is taken for one of theirs."""
         records = []
         for group_id in self.offsets.groups():
-            places = [place for place in self.offsets.places_of(group_id) if place.topic in names]
+            places = [
+                place
+                for place in self.offsets.places_of(group_id)
+                if place.topic in topics
+                and (
+                    self.offsets.is_unstable(group_id, place)  # a transaction commits by name
+                    or self.offsets.of(group_id)[place].topic_id in (ZERO_UUID, *topics[place.topic])
+                )
+            ]
             records += offset_records.tombstones(group_id, places)
         return CoordinatorResult(None, records, is_atomic=False)
 

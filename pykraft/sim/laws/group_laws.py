@@ -41,7 +41,7 @@ from pykraft.protocol.messages.coordinators import (
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 from pykraft.records.record import Record
-from pykraft.sim.laws.invariants import PartitionHistory, Violation, require
+from pykraft.sim.laws.invariants import RECREATED_GROUP, PartitionHistory, Violation, require
 
 
 class Commit(NamedTuple):
@@ -80,7 +80,7 @@ class _Place:
 class InternalHistory(PartitionHistory):
     """What was committed in one partition of ``__consumer_offsets``. Equal records may come again there."""
 
-    def __init__(self, topic_partition: TopicPartition, groups: Mapping[str, "GroupLaws"]) -> None:
+    def __init__(self, topic_partition: TopicPartition, groups: Mapping[str, "LoggedGroupLaws"]) -> None:
         super().__init__(topic_partition)
         self._groups = groups
 
@@ -92,11 +92,50 @@ class InternalHistory(PartitionHistory):
             laws.on_record(decoded)
 
 
-class GroupLaws(ABC):
+class LoggedGroupLaws(ABC):
+    """What the log of its coordinator says of one group, and that the coordinator says the same."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+
+    @abstractmethod
+    def on_record(self, decoded: CoordinatorRecord) -> None:
+        """A record of this group is committed in the internal topic."""
+
+    @abstractmethod
+    def check_readers(self, where: str, committed: GroupShard) -> None:
+        """A coordinator answers readers from this shard."""
+
+    @abstractmethod
+    def check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
+        """In the end a coordinator has the first of these shards; the next one would load the second."""
+
+    def check_coordinator(self, coordinator: GroupCoordinator, log: InternalLog, now: int) -> None:
+        """What the shards of this broker hold is what their records say, and what the next coordinator would load."""
+        fresh = CoordinatorRuntime(
+            name=GROUP_TOPIC,
+            types=GROUP_RECORDS,
+            log=log,
+            make_shard=coordinator.make_shard,
+            timer=Timer(),
+            trace=Tracer(0, Silence()),
+            commit_timeout_ms=1,
+        )
+        for partition in coordinator.runtime.active_partitions():
+            fresh.lead(partition, 0, now)
+            while fresh.is_loading:
+                fresh.poll(now)
+            view = coordinator.runtime.view(partition)
+            view.catch_up(log.high_watermark(partition))
+            for live in (coordinator.runtime.active(partition), view.shard):
+                self.check_shard(live, fresh.active(partition))
+
+
+class GroupLaws(LoggedGroupLaws):
     """Holds one group against its laws."""
 
     def __init__(self, group_id: str, has_ghosts: bool) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.has_ghosts = has_ghosts
         self._places: dict[TopicPartition, _Place] = {}
         self.rebalances = 0
@@ -130,7 +169,6 @@ class GroupLaws(ABC):
     # --- the log ------------------------------------------------------------------------------------------------------
 
     def on_record(self, decoded: CoordinatorRecord) -> None:
-        """A record of this group is committed in the internal topic."""
         key, value = decoded.key, decoded.value
         if not isinstance(key, OffsetCommitKey):
             self.on_group_record(decoded)
@@ -222,7 +260,6 @@ class GroupLaws(ABC):
     # --- what coordinators tell ---------------------------------------------------------------------------------------
 
     def check_readers(self, where: str, committed: GroupShard) -> None:
-        """A coordinator answers readers from this shard."""
         for key, told in committed.offsets.of(self.group_id).items():
             require(
                 any(commit.offset == told.offset for commit in self.place(key).commits),
@@ -231,28 +268,9 @@ class GroupLaws(ABC):
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def check_coordinator(self, coordinator: GroupCoordinator, log: InternalLog, now: int) -> None:
-        """What the shards of this broker hold is what their records say, and what the next coordinator would load."""
-        fresh = CoordinatorRuntime(
-            name=GROUP_TOPIC,
-            types=GROUP_RECORDS,
-            log=log,
-            make_shard=coordinator.make_shard,
-            timer=Timer(),
-            trace=Tracer(0, Silence()),
-            commit_timeout_ms=1,
-        )
-        for partition in coordinator.runtime.active_partitions():
-            fresh.lead(partition, 0, now)
-            while fresh.is_loading:
-                fresh.poll(now)
-            view = coordinator.runtime.view(partition)
-            view.catch_up(log.high_watermark(partition))
-            for live in (coordinator.runtime.active(partition), view.shard):
-                self._check_shard(live, fresh.active(partition))
-
-    def _check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
-        require(sorted(live.groups) == sorted(fresh.groups), f"groups {sorted(live.groups)} and {sorted(fresh.groups)}")
+    def check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
+        has, would_load = (sorted(shard.groups.keys() - {RECREATED_GROUP}) for shard in (live, fresh))
+        require(has == would_load, f"groups {has} and {would_load}")
         for which, shard in (("has", live), ("would load", fresh)):
             group = shard.groups.get(self.group_id)
             if group is None:

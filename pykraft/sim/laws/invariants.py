@@ -249,6 +249,8 @@ class ProducerOrder:
 
 RECREATED = "again"
 """The topic that is deleted and made again under this name."""
+RECREATED_GROUP = "group again"
+"""The group that is. Its coordinator may know it before any record does, so it has laws of its own."""
 PLAIN = b"plain"
 """So the records begin that a producer without idempotence has sent, which may be there twice."""
 
@@ -325,13 +327,28 @@ class IncarnationHistory(PartitionHistory):
 
     def __init__(self, key: TopicIdPartition) -> None:
         super().__init__(key.topic_partition)
-        self._topic_id = str(key.topic_id).encode()
+        self.log = _IncarnationLog(self.name, str(key.topic_id).encode())
 
     def take(self, record: Record) -> None:
-        value = record.value or b""
-        if not value.startswith(self._topic_id):
-            raise Violation(f"{self.name} of topic id {self._topic_id!r} has {value[:40]!r}, of another topic")
-        self.values.append(value)
+        self.values.append(record.value)
+
+
+class _IncarnationLog(CommittedLog):
+    """Also what is not committed, in any of its replicas, was meant for this topic."""
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        super().__init__(name)
+        self._topic_id = topic_id
+
+    def check_matching(self, replica: ReplicaLog, added: range) -> None:
+        for index in added:
+            for record in RecordBatch(memoryview(replica.data[index])).records():
+                value = record.value or b""
+                if not value.startswith(self._topic_id):
+                    raise Violation(
+                        f"{replica.name}, of topic id {self._topic_id!r}, has {value[:40]!r}, of another topic"
+                    )
+        super().check_matching(replica, added)
 
 
 def check_high_watermark(

@@ -29,7 +29,7 @@ from pykraft.coordinator.transaction.state import AT_REST, TransactionState
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
-from pykraft.sim.laws.group_laws import GroupLaws, InternalHistory
+from pykraft.sim.laws.group_laws import InternalHistory, LoggedGroupLaws
 from pykraft.sim.laws.invariants import (
     RECREATED,
     CommittedLog,
@@ -97,6 +97,7 @@ class Progress:
     reassignments_completed: int = 0
     reassignments_cancelled: int = 0
     topics_deleted: int = 0
+    groups_deleted: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:
@@ -208,7 +209,7 @@ class Watcher:
         self.lossy: set[int] = set()
         """Nodes that have lost power, and are not in sync again."""
         self.elections = ElectionLaws(self.history_of, self.lossy)
-        self.groups: dict[str, GroupLaws] = {}
+        self.groups: dict[str, LoggedGroupLaws] = {}
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
         self.transaction_coordinators = TransactionCoordinators(self.progress)

@@ -124,6 +124,10 @@ class RecreationKnobs:
     partitions: int
     late: float
     """How often a broker's answer to another broker is late by seconds."""
+    held: float
+    """Of how many topics a follower hears when there is the next one."""
+    late_commit_ms: int
+    """How late a group's member sends some of its commits."""
 
 
 @dataclass(frozen=True)
@@ -212,11 +216,11 @@ def _draw(seed: int) -> Knobs:
         brokers=brokers,
         controllers=random.choice((3, 3, 5)) if separate else 0,
         partitions=random.randint(1, 3),
-        properties=_properties(random, _smallest_segment(transactions))
+        properties=_properties(random, _smallest_segment(transactions, recreations))
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
         | _election_properties(elections)
-        | _recreation_properties(seed, recreations),
+        | _recreation_properties(seed, brokers, recreations),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -277,10 +281,10 @@ def _in_racks(knobs: Knobs, random: Random) -> Knobs:
     )
 
 
-def _smallest_segment(transactions: TransactionKnobs | None) -> int:
+def _smallest_segment(transactions: TransactionKnobs | None, recreations: RecreationKnobs | None) -> int:
     """A segment of the metadata log must have room for the largest batch: a topic that is made, or the registrations of
     many nodes at once, or what an administrator asks for while a leader gathers records."""
-    return 2_000 if transactions is None else 4_000
+    return 2_000 if transactions is None and recreations is None else 4_000
 
 
 def _properties(random: Random, smallest_segment: int) -> dict[str, int]:
@@ -392,19 +396,36 @@ def _recreations(seed: int) -> RecreationKnobs | None:
         return None
     random = Random(f"recreations {seed}")
     return RecreationKnobs(
-        every_ms=random.choice((100, 300, 600)),
+        every_ms=random.choice((50, 150, 300)),
         write_every_ms=random.choice((10, 30)),
         partitions=random.randint(1, 2),
-        late=random.choice((0.1, 0.3, 0.5)),
+        late=random.choice((0.0, 0.02, 0.1)),
+        held=random.choice((0.3, 0.6)),
+        late_commit_ms=random.choice((100, 500)),
     )
 
 
-def _recreation_properties(seed: int, recreations: RecreationKnobs | None) -> dict[str, int]:
+def _recreation_properties(seed: int, brokers: int, recreations: RecreationKnobs | None) -> dict[str, int]:
     """A follower waits for an answer that is late, and stays in sync meanwhile."""
     if recreations is None:
         return {}
     lag_ms = Random(f"late answers {seed}").choice((1_000, 5_000))
-    return {"replica.socket.timeout.ms": 10_000, "replica.lag.time.max.ms": lag_ms}
+    return {"replica.socket.timeout.ms": 10_000, "replica.lag.time.max.ms": lag_ms, **_coordination(brokers)}
+
+
+def _coordination(brokers: int) -> dict[str, int]:
+    """Where there is no group but the one that is deleted and made again."""
+    return {
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.replication.factor": min(3, brokers),
+        "offsets.commit.timeout.ms": 500,
+        "group.min.session.timeout.ms": 100,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.min.session.timeout.ms": 100,
+        "group.consumer.session.timeout.ms": 1_000,
+        "group.consumer.min.heartbeat.interval.ms": 10,
+        "group.consumer.heartbeat.interval.ms": 300,
+    }
 
 
 def _producer(random: Random) -> dict[str, object]:

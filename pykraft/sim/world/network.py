@@ -151,6 +151,7 @@ class Network:
         self._hosts: dict[Endpoint, Host] = {}
         self._cut: set[Link] = set()
         self._clogged: dict[Link, int] = {}
+        self._answers_at: dict[str, int] = {}
         self._held: dict[Link, list[End]] = {}
         self._ends: dict[str, dict[End, None]] = {}
         self._kept: set[Link] = set()
@@ -181,6 +182,7 @@ class Network:
         for source, target in sorted(self._cut):
             self.mend(source, target)
         self._clogged.clear()
+        self._answers_at.clear()
 
     def keep_cut(self, source: str, target: str) -> None:
         """Cut a link that only `release` will mend."""
@@ -215,6 +217,10 @@ class Network:
         """Let nothing arrive before that time."""
         self._clogged[source, target] = until_us
 
+    def hold_answers(self, name: str, until_us: int) -> None:
+        """Let no broker's answer arrive at this host before that time."""
+        self._answers_at[name] = until_us
+
     def _latency_us(self) -> int:
         weather = self.weather
         latency = self._random.randint(*weather.latency_us)
@@ -225,9 +231,17 @@ class Network:
     def _lateness_us(self, end: End) -> int:
         """By how much an answer is late besides."""
         weather = self.weather
-        if end.host.name not in weather.late_hosts or end.endpoint is None or end.endpoint.port != weather.late_port:
+        if end.host.name not in weather.late_hosts or not self._is_asker_of_brokers(end):
             return 0
         return self._late.randint(0, weather.late_us) if self._late.random() < weather.late else 0
+
+    def _is_asker_of_brokers(self, end: End) -> bool:
+        return end.endpoint is not None and end.endpoint.port == self.weather.late_port
+
+    def _not_before_us(self, end: End) -> int:
+        """Nothing arrives here before this time."""
+        held_until_us = self._answers_at.get(end.host.name, 0) if self._is_asker_of_brokers(end) else 0
+        return max(held_until_us, self._clogged.get((end.other.host.name, end.host.name), 0), end.last_arrival_us + 1)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -293,9 +307,8 @@ class Network:
         self._plan_arrival(source.other)
 
     def _plan_arrival(self, end: End) -> None:
-        link = (end.other.host.name, end.host.name)
         latency_us = self._latency_us() + self._lateness_us(end)
-        time_us = max(self._scheduler.now_us + latency_us, self._clogged.get(link, 0), end.last_arrival_us + 1)
+        time_us = max(self._scheduler.now_us + latency_us, self._not_before_us(end))
         end.last_arrival_us = time_us
         self._plan(end, time_us)
 

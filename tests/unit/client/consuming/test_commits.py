@@ -16,6 +16,7 @@ from pykraft.client.errors import (
 from pykraft.common.core import Failure
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.protocol.messages.cluster import FindCoordinatorRequest
 from pykraft.protocol.messages.groups import JoinGroupRequest
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
 from tests.harness.scripted import partition
@@ -183,6 +184,22 @@ def test_an_asynchronous_commit_is_sent_once(failure: ErrorCode | Failure) -> No
     ((offsets, error),) = called
     assert offsets == SOME
     assert isinstance(error, RetriableCommitFailedError)
+
+
+def test_a_later_commit_does_not_overtake_one_whose_coordinator_is_still_looked_for() -> None:
+    some = Member()
+    some.subscription.assign([T0])
+    some.subscription.partitions[T0].seek(FetchPosition(5, 0), 0)
+    some.commits.commit_async({T0: OffsetAndMetadata(6)}, lambda offsets, error: None, some.script.now)
+    some.script.poll()
+    some.coordinator_is(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    some.commits.commit_async({T0: OffsetAndMetadata(7)}, lambda offsets, error: None, some.script.now)
+    for after_ms in (0, PAUSE_MS):
+        some.script.poll(after_ms)
+        if some.script.has_asked(FindCoordinatorRequest):
+            some.coordinator_is(1)
+    sent = [each.request for each in some.script.sent if isinstance(each.request, OffsetCommitRequest)]
+    assert [request.topics[0].partitions[0].committed_offset for request in sent] == [6, 7]
 
 
 def test_an_asynchronous_commit_of_a_fenced_member_is_raised() -> None:

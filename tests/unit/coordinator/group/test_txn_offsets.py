@@ -11,9 +11,11 @@ import pytest
 from pykraft.broker.requests.dispatch import Answer
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
+from pykraft.coordinator.group.offsets import tombstones
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
+from pykraft.protocol.messages.coordinators import OffsetCommitKey, OffsetCommitValue
 from pykraft.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
@@ -211,6 +213,25 @@ def test_offsets_of_a_deleted_topic_go_though_they_are_pending(node: Transaction
     node.lone.run(100)
     end(node, True)
     assert node.lone.broker.groups.runtime.active(0).offsets.of("g") == {}
+
+
+@pytest.mark.parametrize(
+    ("committed_for", "is_forgotten"), [("", True), ("old", True), ("older", True), ("new", False)]
+)
+def test_of_a_deleted_topic_only_its_own_offsets_go(
+    node: TransactionalNode, committed_for: str, is_forgotten: bool
+) -> None:
+    """The coordinator may hear of the deletion when there is a new topic of that name, with committed offsets."""
+    ids = {name: Uuid(name.encode().rjust(16)) for name in ("old", "older", "new")} | {"": ZERO_UUID}
+    shard = node.lone.broker.groups.runtime.active(0)
+    place = TopicPartition("u", 0)
+    shard.offsets.replay(
+        OffsetCommitKey(group="g", topic="u", partition=0),
+        OffsetCommitValue(offset=5, metadata="", commit_timestamp=0, topic_id=ids[committed_for]),
+        -1,
+    )
+    result = shard.forget_topics({"u": {ids["old"], ids["older"]}})
+    assert result.records == (tombstones("g", [place]) if is_forgotten else [])
 
 
 def test_a_group_with_pending_offsets_does_not_expire(node: TransactionalNode) -> None:
