@@ -108,6 +108,8 @@ _HEAD = f"""# The modules of pykraft
 
 One line for each module: the sentence that opens it. Each module begins with its theory, so open it and read on. This
 page is made by `{COMMAND}`.
+
+[ARCHITECTURE.md](ARCHITECTURE.md) explains in half an hour how the parts work together, and why they are built so.
 """
 
 
