@@ -80,10 +80,16 @@ class CachedPartition:
             or self.high_watermark != result.high_watermark
             or self.log_start_offset != result.log_start_offset
         )
-        # After an error the partition is answered again, whatever its high watermark is then.
-        self.high_watermark = -1 if result.error is not ErrorCode.NONE else result.high_watermark
+        self.high_watermark = taken_high_watermark(result)
         self.log_start_offset = result.log_start_offset
         return is_news
+
+
+def taken_high_watermark(result: FetchResult) -> int:
+    """The high watermark that a reader has taken from this answer; -1 if the next one tells it again. It takes none
+    with an error, and a follower that has to truncate takes none before its log is the leader's. (Kafka's session
+    believes that it has, and such a follower hears of it with the next record.)"""
+    return -1 if result.error is not ErrorCode.NONE or result.diverging is not None else result.high_watermark
 
 
 class FetchSession:
@@ -158,7 +164,7 @@ class FullFetchContext(FetchContext):
         self._partitions: dict[Asked, CachedPartition] = {}
 
     def note(self, asked: Asked, result: FetchResult) -> bool:
-        cached = CachedPartition(self.wanted[asked], result.high_watermark, result.log_start_offset)
+        cached = CachedPartition(self.wanted[asked], taken_high_watermark(result), result.log_start_offset)
         self._partitions[asked] = cached
         return True
 

@@ -30,6 +30,7 @@ UNKNOWN_ID, WRONG_EPOCH, WRONG_NAMING = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 RECORDS = {"records": b"records"}
+DIVERGING = {"diverging": OffsetAndEpoch(1, 1)}
 FAILED = {"error": ErrorCode.NOT_LEADER_OR_FOLLOWER, "high_watermark": -1, "log_start_offset": -1}
 
 
@@ -109,7 +110,8 @@ Step = tuple[dict[int, dict[str, Any]], Sequence[int], Sequence[int], list[int]]
         pytest.param(
             [({1: FAILED}, [], [], [1]), ({}, [], [], [1]), ({1: {}}, [], [], [1]), ({}, [], [], [])], id="an error"
         ),
-        pytest.param([({1: {"diverging": OffsetAndEpoch(1, 1)}}, [], [], [1]), ({}, [], [], [1])], id="it diverges"),
+        pytest.param([({1: DIVERGING}, [], [], [1]), ({}, [], [], [1])], id="it diverges"),
+        pytest.param([({1: DIVERGING}, [], [], [1]), ({1: {}}, [1], [], [1]), ({}, [], [], [])], id="it has truncated"),
         pytest.param([({}, [1], [], [])], id="named as it was"),
         pytest.param([({}, [7], [], [7]), ({}, [], [], [])], id="one is added"),
         pytest.param([({1: RECORDS}, [], [1], []), ({}, [1], [], [1])], id="one is forgotten, and taken back"),
