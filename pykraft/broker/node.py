@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TypeVar
 
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
@@ -45,10 +44,11 @@ from pykraft.broker.startup.levels import check_levels, first_records
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import check_formatted, metadata_log_directory
 from pykraft.common.background import Background
-from pykraft.common.core import Clock, Poll, Promise
+from pykraft.common.core import FOREVER, Clock, Poll, Promise
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FatalFault, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.time_slice import ClockSlice, TimeSlice
@@ -74,8 +74,6 @@ from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
 from pykraft.transport.server_connection import Answer
-
-T = TypeVar("T")
 
 SHUTDOWN_TIMEOUT_MS = 10_000
 
@@ -115,6 +113,7 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
         self._timer = Timer()
+        self.rooms = Rooms(self._on_room_fault)
         self._locks: list[Lock] = []
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
@@ -142,6 +141,8 @@ class Node:
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
+        self._serving_waiting, self._shutting_down = Room("waiting"), Room("shutdown")
+        self._add_rooms()
 
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
@@ -367,28 +368,28 @@ class Node:
         self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
         self._timer.expire(now)
         self.metrics.tick(now)
-        quorum = self.raft.poll(now)
-        deadline = quorum.deadline
-        requests = list(quorum.requests)
-        later = now + RETRY_AFTER_FAULT_MS
-        if self.controller is not None:
-            deadline = min(deadline, self._attempt("controller", self.controller.poll, now, otherwise=later))
-        if self._registration is not None:
-            registration = self._attempt("registration", self._registration.poll, now, otherwise=Poll(later))
-            deadline = min(deadline, registration.deadline)
-            requests += registration.requests
-        if self.broker is not None:
-            brokers = self.broker.poll(now)
-            self._serve_waiting(now)
-            deadline = min(deadline, brokers.deadline)
-            requests += brokers.requests
-        self.dispatcher.slices.go_on(now)
-        if len(self.dispatcher.slices):
-            deadline = now
-        self._continue_shutdown(now)
-        return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
+        poll = self.rooms.turn(now)
+        return Poll(min(poll.deadline, self._timer.deadline, self.raft.append_deadline), poll.requests)
 
-    def _serve_waiting(self, now: int) -> None:
+    def _add_rooms(self) -> None:
+        """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
+        same turn: the channels come after it."""
+        add = self.rooms.add
+        add(self.raft.room, self.raft.poll)
+        if self.controller is not None:
+            add(self.controller.room, self.controller.poll, "controller")
+        if self._registration is not None:
+            add(self._registration.room, self._registration.poll, "registration")
+        if self.broker is not None:
+            self.broker.add_rooms(self.rooms)
+        for room, poll in (
+            (self._serving_waiting, self._serve_waiting),
+            (self.dispatcher.slices.room, self.dispatcher.slices.poll),
+            (self._shutting_down, self._continue_shutdown),
+        ):
+            add(room, poll)
+
+    def _serve_waiting(self, now: int) -> int:
         while self._waiting and self.broker is not None and self.broker.is_open:
             inbound, answer = self._waiting.pop(next(iter(self._waiting)))
             answered = self.handle(inbound, now)
@@ -396,16 +397,15 @@ class Node:
                 answered.pass_on_to(answer)
             else:
                 answer.keep(answered)
+        return FOREVER
 
-    def _attempt(self, kind: str, poll: Callable[[int], T], now: int, otherwise: T) -> T:
-        """As `FaultHandler.attempt`; but a level of a feature that this node does not have ends it."""
-        try:
-            return poll(now)
-        except UnsupportedFeatureError:
-            raise
-        except Exception as error:
-            self.fault_handler.handle_fault(kind, error)
-            return otherwise
+    def _on_room_fault(self, kind: str, error: Exception) -> int:
+        """What a room's poll has raised costs this room a pause, and the others nothing; but a level of a feature that
+        this node does not have ends it."""
+        if isinstance(error, UnsupportedFeatureError):
+            raise error
+        self.fault_handler.handle_fault(kind, error)
+        return RETRY_AFTER_FAULT_MS
 
     def _on_load_fault(self, error: Exception, offset: int, record: str) -> None:
         """A metadata record, or what becomes of it, cannot be taken in. A controller would answer from a wrong image,
@@ -438,9 +438,10 @@ class Node:
             if self.broker is not None:
                 self.broker.lifecycle.begin_shutdown(now)
 
-    def _continue_shutdown(self, now: int) -> None:
+    def _continue_shutdown(self, now: int) -> int:
         if self._shutdown_deadline is not None and self._broker_is_done(now):
             self.raft.begin_shutdown(now)
+        return FOREVER
 
     def _broker_is_done(self, now: int) -> bool:
         if self.broker is None or (self._shutdown_deadline is not None and now >= self._shutdown_deadline):

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 from pykraft.common.core import FOREVER, Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FatalFault
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
@@ -162,6 +163,7 @@ class QuorumController:
         failed = _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has failed to plan it")
         self._changes = ChangeQueue(time_slice or EndlessSlice(), self._promise, failed)
         self._now = 0
+        self.room = Room("controller")
         self._knows_sessions = False
         loader.add_listener(self)
 

@@ -70,6 +70,7 @@ class RaftClient:
         self._replica = replica
         self._time_slice = time_slice or EndlessSlice()
         self._quorum = replica.quorum
+        self.room = replica.room
         self.service = RaftService(replica)
         # A fetch that is held back must not look like a leader that is dead, nor like an answer that is lost.
         patience_ms = min(replica.config[keys.FETCH_TIMEOUT_MS], replica.config[keys.REQUEST_TIMEOUT_MS])

@@ -14,6 +14,7 @@ from random import Random
 
 from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import CorruptRecordError, ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
@@ -99,6 +100,7 @@ class RaftReplica:
         self.config = config
         self.clock = clock
         self.trace = trace
+        self.room = Room("raft")
         self.timer = Timer()
         self.quorum = QuorumState(
             local=local,

@@ -23,6 +23,7 @@ from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.common.core import FOREVER, Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.time_slice import TimeSlice
@@ -225,6 +226,7 @@ class GroupCoordinator:
         self._topics = ImageTopics(replicas.image)
         self._clock = clock
         self._random = random
+        self.room = Room("groups")
         self._is_stale = False
         """Which partitions are led here may have changed."""
         self._deleted: dict[int, set[str]] = {}

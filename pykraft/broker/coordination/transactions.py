@@ -24,6 +24,7 @@ from pykraft.broker.settings.config import REQUEST_TIMEOUT_MS
 from pykraft.common.core import FOREVER, Clock, Poll, Promise, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
@@ -84,6 +85,7 @@ class TransactionCoordinator:
         self._timer = timer
         self._clock = clock
         self._image = replicas.image
+        self.room = Room("transactions")
         self._is_stale = False
         """Which partitions are led here may have changed."""
         timeout_ms = config[REQUEST_TIMEOUT_MS]

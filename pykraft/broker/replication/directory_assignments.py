@@ -16,6 +16,7 @@ from itertools import groupby
 
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Poll, Steps
+from pykraft.common.rooms import Room
 from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -37,6 +38,7 @@ class DirectoryAssignments:
         self._directory_id = directory_id
         self._broker_epoch = broker_epoch
         self._channel = channel
+        self.room = Room("directories")
         self._untold: set[tuple[Uuid, int]] = set()
         """(topic id, partition)"""
         self._next = 0

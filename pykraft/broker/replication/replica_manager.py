@@ -30,6 +30,7 @@ from pykraft.common.core import FOREVER, Clock, Poll, Steps, finish, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room
 from pykraft.common.settings.topic_config import FOREVER_MS
 from pykraft.common.time_slice import take_steps
 from pykraft.common.timer import Timer
@@ -93,6 +94,7 @@ class ReplicaManager:
         """Partitions whose logs are still to be made, in this order, or are being made."""
         self._making: Steps[None] | None = None
         self.image: MetadataImage = EMPTY_IMAGE
+        self.room = Room("replicas")
         self.produces = Purgatory(timer, faults)
         self.fetches = Purgatory(timer, faults)
         self.deletes = Purgatory(timer, faults)

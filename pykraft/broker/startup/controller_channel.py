@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.types import Node
 from pykraft.protocol.schema import Request
 
@@ -39,6 +40,7 @@ class ControllerChannel:
         self._timeout_ms = timeout_ms
         self._queue: deque[_Asked] = deque()
         self._backoff_until = 0
+        self.room = Room(name)
 
     def send(self, request: Request, on_answer: OnAnswer, now: int, timeout_ms: int | None = None) -> None:
         """Ask the controller; ``on_answer(response, now)`` is called once."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.metadata.image import FeatureRange, MetadataImage
@@ -55,6 +56,7 @@ class ControllerRegistration:
         self._image = image
         self._channel = channel
         self._trace = trace
+        self.room = Room("registration")
         self._next = 0
         self._in_flight = False
         self._refusal = ErrorCode.NONE

@@ -19,6 +19,7 @@ from enum import Enum
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import FOREVER, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.metadata.image import FeatureRange
@@ -96,6 +97,7 @@ class BrokerLifecycle:
         self._is_amended = False
         """Whether the controller has the directories, and only the record is still on its way."""
         self._trace = trace
+        self.room = Room("lifecycle")
         self._endpoints: Sequence[tuple[str, Endpoint]] = ()
         self.state = LifecycleState.NOT_RUNNING
         self.epoch = NO_EPOCH
