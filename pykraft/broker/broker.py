@@ -4,6 +4,7 @@ Follows kafka.server.BrokerServer.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from pykraft.broker.coordination.coordinators import GroupCoordinator
@@ -71,11 +72,15 @@ class Broker:
         metrics: Metrics,
         trace: Tracer,
         faults: FaultHandler,
+        on_open: Callable[[], None],
     ) -> None:
+        """`on_open()` hears that it stores and serves what the metadata say."""
         self._config = config
+        self._on_open = on_open
         self._faults = faults
         self._apply_errors = metrics.meter("broker-metadata-metrics", "metadata-apply-error-count")
         self._filesystem = filesystem
+        self._raft = raft
         self._loader = loader
         self._trace = trace
         self._clock = clock
@@ -210,6 +215,7 @@ class Broker:
             metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
+            on_epoch=lambda: self._opening.mark("epoch"),
         )
 
     def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
@@ -246,6 +252,7 @@ class Broker:
         is_known = self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch
         if is_known and not self.is_open:
             self.is_open = True
+            self._on_open()
             self._loader.publish_to(self._publish)
             self._stored = None
             self._topic_configs.forget()
@@ -293,6 +300,9 @@ class Broker:
         rooms.add(self.transactions.room, self.transactions.poll, "transactions")
         for channel in self._channels:
             rooms.add(channel.room, channel.poll, "channel")
+        self._raft.replica.on_transition += [partial(channel.room.mark, "leader") for channel in self._channels]
+        for room in (self._opening, self.lifecycle.room):
+            self._loader.watch(partial(room.mark, "metadata"))
 
     def close(self) -> None:
         """Close the logs in order."""

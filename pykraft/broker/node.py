@@ -114,6 +114,7 @@ class Node:
         self.fault_handler = fault_handler(self._trace, self.metrics)
         self._timer = Timer()
         self.rooms = Rooms(self._on_room_fault)
+        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
         self._locks: list[Lock] = []
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
@@ -141,7 +142,6 @@ class Node:
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
-        self._serving_waiting, self._shutting_down = Room("waiting"), Room("shutdown")
         self._add_rooms()
 
     def _survive_faults(self) -> None:
@@ -281,6 +281,7 @@ class Node:
             metrics=self.metrics,
             trace=self._trace,
             faults=self.fault_handler,
+            on_open=lambda: self._serving_waiting.mark("open"),
         )
 
     def _controller_address(self) -> Address:
@@ -367,7 +368,6 @@ class Node:
         self._trace.now = now
         self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
         self._timer.expire(now)
-        self.metrics.tick(now)
         poll = self.rooms.turn(now)
         return Poll(min(poll.deadline, self._timer.deadline, self.raft.append_deadline), poll.requests)
 
@@ -375,19 +375,30 @@ class Node:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
         same turn: the channels come after it."""
         add = self.rooms.add
+        add(self._metrics_room, self._tick)
         add(self.raft.room, self.raft.poll)
         if self.controller is not None:
             add(self.controller.room, self.controller.poll, "controller")
         if self._registration is not None:
             add(self._registration.room, self._registration.poll, "registration")
+            self.loader.watch(partial(self._registration.room.mark, "metadata"))
+            self.raft.replica.on_transition.append(partial(self._registration.room.mark, "leader"))
         if self.broker is not None:
             self.broker.add_rooms(self.rooms)
         for room, poll in (
             (self._serving_waiting, self._serve_waiting),
             (self.dispatcher.slices.room, self.dispatcher.slices.poll),
-            (self._shutting_down, self._continue_shutdown),
+            (self._stopping, self._continue_shutdown),
         ):
             add(room, poll)
+        for each in self.rooms:  # TODO
+            if each.name in ("raft", "controller", "replicas", "groups", "transactions"):
+                each.stay_awake()
+
+    def _tick(self, now: int) -> int:
+        self.metrics.tick(now)
+        self._metrics_room.look_in_at(self.metrics.tick_at)
+        return FOREVER
 
     def _serve_waiting(self, now: int) -> int:
         while self._waiting and self.broker is not None and self.broker.is_open:
@@ -430,6 +441,7 @@ class Node:
 
     def begin_shutdown(self, now: int, hand_over: bool = True) -> None:
         """Hand over what this node leads; or do not, and be shut down at once: others will have to notice."""
+        self._stopping.stay_awake()
         if not hand_over:
             self._shutdown_deadline = now
         elif self._shutdown_deadline is None:

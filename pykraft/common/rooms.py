@@ -42,7 +42,7 @@ _BETWEEN_TURNS = -1
 class Room:
     """A part that is polled. One that is in no `Rooms` is polled by hand, and its marks mean nothing."""
 
-    __slots__ = ("_rooms", "alarm", "due", "fault", "is_awake", "is_marked", "name", "number", "poll")
+    __slots__ = ("_rooms", "alarm", "due", "fault", "is_awake", "is_marked", "look_in", "name", "number", "poll")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,6 +55,8 @@ class Room:
         self.is_marked = True
         """Whether it is in the list of those to visit. At first it is: nothing is known of it."""
         self.is_awake = False
+        self.look_in = FOREVER
+        """It is visited in the first turn from then on; that alone is no reason for a turn."""
         self.fault: str | None = None
         """The kind of fault that it is if its poll raises; None: that ends the turn."""
         self._rooms: Rooms | None = None
@@ -66,12 +68,19 @@ class Room:
             self.is_marked = True
             self._rooms.list_marked(self)
 
-    def wake_by(self, deadline: int) -> None:
-        """It has to be polled by then, or before. While it is polled, what it returns counts instead."""
+    def wake_by(self, deadline: int, why: str) -> None:
+        """A mark that can wait: it has to be polled by then. While it is polled, what it returns counts instead."""
         if deadline < self.due:
             self.due = deadline
             if self._rooms is not None:
                 self._rooms.set_alarm(self)
+
+    def look_in_at(self, time: int) -> None:
+        """Visit it in the first turn from then on, instead of at the time that it named before; that alone is no reason
+        for a turn."""
+        self.look_in = time
+        if self._rooms is not None:
+            self._rooms.note_look_in(time)
 
     def stay_awake(self, is_awake: bool = True) -> None:
         """Visit it in each turn that there is, or no more."""
@@ -94,6 +103,8 @@ class Rooms:
         self._again: list[int] = []
         """Those that were marked after this turn had passed them."""
         self._awake: tuple[Room, ...] = ()
+        self._look_in = FOREVER
+        """When the first room is to be looked into, or before."""
         self._at = _BETWEEN_TURNS
         """The room that is polled now."""
 
@@ -145,6 +156,8 @@ class Rooms:
             room.mark("due")
         for room in self._awake:
             room.mark("awake")
+        if self._look_in <= now:
+            self._mark_late(now)
         requests: list[Outbound] = []
         try:
             while ahead:
@@ -173,6 +186,15 @@ class Rooms:
                 heapify(ahead)
         return Poll(now if ahead else self.deadline, requests)
 
+    def _mark_late(self, now: int) -> None:
+        """The rooms that were to be looked into when there is a turn."""
+        self._look_in = FOREVER
+        for room in self._rooms:
+            if room.look_in <= now:
+                room.look_in = FOREVER
+                room.mark("look in")
+            self._look_in = min(self._look_in, room.look_in)
+
     # --- what a room does ---------------------------------------------------------------------------------------------
 
     def list_marked(self, room: Room) -> None:
@@ -184,6 +206,9 @@ class Rooms:
     def set_alarm(self, room: Room) -> None:
         room.alarm = room.due
         heappush(self._alarms, (room.due, room.number))
+
+    def note_look_in(self, time: int) -> None:
+        self._look_in = min(self._look_in, time)
 
     def count_awake(self) -> None:
         self._awake = tuple(room for room in self._rooms if room.is_awake)

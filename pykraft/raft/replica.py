@@ -101,6 +101,8 @@ class RaftReplica:
         self.clock = clock
         self.trace = trace
         self.room = Room("raft")
+        self.on_transition: list[Callable[[], None]] = []
+        """Hear that the role, or the leader, is another one. In the middle of the transition: they may only note it."""
         self.timer = Timer()
         self.quorum = QuorumState(
             local=local,
@@ -232,6 +234,8 @@ class RaftReplica:
         self.voting.reset()
         self.fetching.reset()
         self.drop_snapshot_fetch()
+        for note in self.on_transition:
+            note()
         if not isinstance(self.quorum.role, Leader):
             self.leader = None
             self.accumulator = None

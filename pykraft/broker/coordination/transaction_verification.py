@@ -143,6 +143,7 @@ class AddPartitionsToTxnManager:
             del questions[transaction.transactional_id]
             self._refuse(before, ErrorCode.INVALID_PRODUCER_EPOCH if earlier < epoch else ErrorCode.NETWORK_EXCEPTION)
         questions[transaction.transactional_id] = question
+        self.room.mark("question")
         return promise
 
     def _coordinator(self, transactional_id: str) -> Node | None:
@@ -173,6 +174,7 @@ class AddPartitionsToTxnManager:
 
         def on_response(response: AddPartitionsToTxnResponse | Failure, now: int) -> None:
             destination.is_in_flight = False
+            self.room.mark("answer")
             self._on_response(asked, response)
 
         request = AddPartitionsToTxnRequest(transactions=[_asked(question) for question in asked.values()])

@@ -49,11 +49,14 @@ class DirectoryAssignments:
         if image.features.get(METADATA_VERSION, 0) < IV_3_7_2_DIRECTORIES:
             return
         self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
+        self.room.mark("metadata")
         for topic_id in delta.touched_topics:
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):
                 is_wrong = self._is_to_be_told(topic.partitions[number])
-                (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
+                if is_wrong is not ((topic_id, number) in self._untold):
+                    (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
+                    self.room.mark("partition")
                 yield
 
     def _is_to_be_told(self, partition: PartitionRegistration) -> bool:
@@ -91,3 +94,4 @@ class DirectoryAssignments:
         """Whatever it says: what is noted comes back as metadata, and the rest is reported again."""
         self._in_flight = False
         self._next = now + RETRY_BACKOFF_MS
+        self.room.mark("answer")

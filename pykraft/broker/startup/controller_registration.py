@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Poll
 from pykraft.common.errors import ErrorCode
-from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.metadata.image import FeatureRange, MetadataImage
@@ -56,7 +55,7 @@ class ControllerRegistration:
         self._image = image
         self._channel = channel
         self._trace = trace
-        self.room = Room("registration")
+        self.room = channel.room
         self._next = 0
         self._in_flight = False
         self._refusal = ErrorCode.NONE
@@ -93,6 +92,7 @@ class ControllerRegistration:
         )
 
     def _on_answer(self, response: ControllerRegistrationResponse | None, now: int) -> None:
+        self.room.mark("answer")
         self._in_flight = False
         error = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode.of(response.error_code)
         self._next = now + (RETRY_BACKOFF_MS if error else COMMIT_PATIENCE_MS)

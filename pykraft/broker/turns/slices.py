@@ -177,6 +177,7 @@ class Slices:
     def pause(self, work: Work) -> None:
         """The slice is over: go on with this in another turn."""
         self._paused[work] = None
+        self.room.mark("paused")
 
     def drop(self, work: Work) -> None:
         """The client has hung up. A write goes on all the same."""
