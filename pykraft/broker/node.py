@@ -112,7 +112,7 @@ class Node:
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
-        self._timer = Timer()
+        self.timer = Timer()
         self.rooms = Rooms(self._on_room_fault)
         self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
         self._locks: list[Lock] = []
@@ -134,7 +134,7 @@ class Node:
         self._add_apis(authorizer or AllowAll())
         self.faults = Faults(
             config.node_id,
-            self._timer,
+            self.timer,
             topic_name=lambda topic_id: getattr(self.loader.image.topics.get(topic_id), "name", None),
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
@@ -146,7 +146,7 @@ class Node:
 
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
-        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
+        self.timer.on_error = partial(self.fault_handler.handle_fault, "timer")
         self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
         self.loader.on_load_fault = self._on_load_fault
         self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
@@ -273,7 +273,7 @@ class Node:
             filesystem=self._filesystem,
             raft=self.raft,
             loader=self.loader,
-            timer=self._timer,
+            timer=self.timer,
             time_slice=self.dispatcher.time_slice,
             clock=self._clock,
             random=self._random,
@@ -323,6 +323,11 @@ class Node:
         partition_apis = topic_partitions.TopicPartitionApis(self.config, lambda: self.loader.image, authorizer)
         serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)
 
+    @property
+    def ports(self) -> tuple[object, ...]:
+        """What is not the node's own, and was handed in."""
+        return self._filesystem, self._clock, self._background, self._trace.sink
+
     # --- running ------------------------------------------------------------------------------------------------------
 
     def bind(self, ports: dict[str, int]) -> None:
@@ -367,9 +372,13 @@ class Node:
     def _poll(self, now: int) -> Poll:
         self._trace.now = now
         self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
-        self._timer.expire(now)
-        poll = self.rooms.turn(now)
-        return Poll(min(poll.deadline, self._timer.deadline, self.raft.append_deadline), poll.requests)
+        self.timer.expire(now)
+        deadline, requests = self.rooms.turn(now)
+        if self.controller is not None:
+            self.controller.now = now
+        if self.broker is not None and self.broker.logs.failure is not None:
+            return Poll(now, requests)
+        return Poll(min(deadline, self.timer.deadline), requests)
 
     def _add_rooms(self) -> None:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
@@ -391,9 +400,6 @@ class Node:
             (self._stopping, self._continue_shutdown),
         ):
             add(room, poll)
-        for each in self.rooms:  # TODO
-            if each.name in ("raft", "controller", "replicas", "groups", "transactions"):
-                each.stay_awake()
 
     def _tick(self, now: int) -> int:
         self.metrics.tick(now)
@@ -446,7 +452,7 @@ class Node:
             self._shutdown_deadline = now
         elif self._shutdown_deadline is None:
             self._shutdown_deadline = now + SHUTDOWN_TIMEOUT_MS
-            self._timer.at(self._shutdown_deadline, lambda _: None)
+            self.timer.at(self._shutdown_deadline, lambda _: None)
             if self.broker is not None:
                 self.broker.lifecycle.begin_shutdown(now)
 

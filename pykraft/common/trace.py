@@ -63,7 +63,7 @@ class Tracer:
     def __init__(self, node: int, sink: TraceSink) -> None:
         self.node = node
         self.now = 0
-        self._sink = sink
+        self.sink = sink
 
     def __call__(self, name: str, /, **fields: Any) -> None:
-        self._sink.emit(TraceEvent(self.now, self.node, name, fields))
+        self.sink.emit(TraceEvent(self.now, self.node, name, fields))

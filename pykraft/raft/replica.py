@@ -116,8 +116,8 @@ class RaftReplica:
         )
         backoff_ms, timeout_ms = config[keys.RETRY_BACKOFF_MS], config[keys.REQUEST_TIMEOUT_MS]
         # Votes have a connection of their own: a fetch may wait long at its receiver.
-        self.voting = QuorumRequests("raft-vote", [], backoff_ms, timeout_ms, random)
-        self.fetching = QuorumRequests("raft-fetch", bootstrap, backoff_ms, timeout_ms, random)
+        self.voting = QuorumRequests("raft-vote", [], backoff_ms, timeout_ms, random, self.room)
+        self.fetching = QuorumRequests("raft-fetch", bootstrap, backoff_ms, timeout_ms, random, self.room)
         self.readers: list[CommitReader] = []
         self.leader: LeaderState | None = None
         self.accumulator: BatchAccumulator | None = None
@@ -419,6 +419,7 @@ class RaftReplica:
     def _forget(self, fetch: ParkedFetch) -> None:
         self.parked.pop(fetch, None)
         fetch.expiry.cancel()
+        self.room.mark("hang-up")
 
     def release_parked(self) -> None:
         """Answer the fetches that wait: there is more to read, more is decided, or this node leads no more."""

@@ -248,8 +248,9 @@ class GroupCoordinator:
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
             has_readers=True,
             faults=faults,
+            room=self.room,
         )
-        replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
+        replicas.watch(GROUP_TOPIC, self._on_news)
 
     def make_shard(self, partition: int, timer: CoordinatorTimer) -> GroupShard:
         """An empty shard."""
@@ -269,6 +270,7 @@ class GroupCoordinator:
         """The cluster has changed; the replicas know it already."""
         self._topics.image = image
         self._is_stale = True
+        self.room.mark("metadata")
         deleted = frozenset(topic.name for topic in delta.removed_topics.values())
         if GROUP_TOPIC in deleted:  # a topic of the same name has other groups, and epochs that begin again
             for partition in self.runtime.partitions:
@@ -281,6 +283,12 @@ class GroupCoordinator:
         if created or changed:
             for partition in self.runtime.active_partitions():
                 self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
+
+    def _on_news(self, partition: int) -> None:
+        """Something has happened to a partition of the internal topic: its log may be made by now."""
+        self.runtime.note_high_watermark(partition)
+        if self._is_stale:
+            self.room.mark("log made")
 
     def _forget_deleted(self, now: int) -> None:
         """Forget the offsets of deleted topics in the shards that are loaded by now."""

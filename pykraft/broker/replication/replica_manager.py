@@ -187,6 +187,7 @@ class ReplicaManager:
         if delta.touched_brokers:
             for fetcher in self.fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
+                self.room.mark("address")
             for partition in list(self.partitions.values()):
                 partition.set_image(image)
                 self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
@@ -222,6 +223,7 @@ class ReplicaManager:
                 self._update(partition, now)
             else:
                 self._to_make[key.topic_partition] = key
+                self.room.mark("log to make")
             yield
 
     def _make_some(self, now: int) -> bool:
@@ -330,9 +332,11 @@ class ReplicaManager:
             quotas=self.quotas,
             on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
+            room=self.room,
         )
 
     def _stop_fetching(self, partition: Partition) -> None:
+        self.room.mark("followed")
         for leader_id in sorted(self.fetchers):
             self.fetchers[leader_id].remove(partition)
             if self.fetchers[leader_id].is_idle:
@@ -546,6 +550,8 @@ class ReplicaManager:
         polls = [] if self._make_some(now) else [Poll(now)]
         if self.fetchers:
             polls += [self._poll_fetcher(leader_id, now) for leader_id in sorted(self.fetchers)]
+        # When the average falls below the throttle, only the clock and the settings tell: no deadline does.
+        self.room.stay_awake(any(fetcher.is_held_off for fetcher in self.fetchers.values()))
         return merge(polls) if polls else Poll(FOREVER)
 
     def _poll_fetcher(self, leader_id: int, now: int) -> Poll:

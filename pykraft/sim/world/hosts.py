@@ -22,6 +22,7 @@ from pykraft.common.fault_handler import StrictFaultHandler
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
+from pykraft.sim.laws.sleep_laws import SleepAudit
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
@@ -241,6 +242,10 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._time_slice = time_slice
+        self.audit: SleepAudit | None = None
+        """Looks after each turn whether those who sleep may."""
+        self.traced = 0
+        """Counts the events."""
         self._connections = 0
         self._requests: RequestChannel
         self.node: Node | None = None
@@ -273,6 +278,7 @@ class SimulatedNode(Machine):
         return self.scheduler.now_us
 
     def emit(self, event: TraceEvent) -> None:
+        self.traced += 1
         self._on_event(event)
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
@@ -343,12 +349,17 @@ class SimulatedNode(Machine):
         poll = node.poll(now)
         for outbound in poll.requests:
             self._peers.send(outbound, now)
+        if self.audit is not None:
+            self.audit.check(node, self._count_deeds, now)
         if node.is_shut_down(now):
             self._before_end(self)
             node.close()
             self._end()
             return FOREVER
         return poll.deadline
+
+    def _count_deeds(self) -> tuple[int, int, int]:
+        return self.traced, self.filesystem.operations, self.scheduler.planned
 
     # --- its end ------------------------------------------------------------------------------------------------------
 
