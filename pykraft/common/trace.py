@@ -43,12 +43,13 @@ class RingBuffer:
     not what is rare: a slow reader asks after an hour for what was cut off."""
 
     def __init__(self, capacity: int = 10_000) -> None:
-        self._count = 0
+        self.count = 0
+        """How many events there were, in all."""
         self._by_name: defaultdict[str, deque[tuple[int, TraceEvent]]] = defaultdict(lambda: deque(maxlen=capacity))
 
     def emit(self, event: TraceEvent) -> None:
-        self._count += 1
-        self._by_name[event.name].append((self._count, event))
+        self.count += 1
+        self._by_name[event.name].append((self.count, event))
 
     @property
     def events(self) -> list[TraceEvent]:

@@ -159,8 +159,9 @@ class RaftClient:
 
     def begin_shutdown(self, now: int) -> None:
         """Take no part in elections any more; a leader resigns and tells the others."""
+        if not self._is_shutting_down or self._replica.leader is not None:
+            self.room.mark("shutdown")
         self._is_shutting_down = True
-        self.room.mark("shutdown")
         if self._replica.leader is not None:
             self._replica.become_resigned(now)
 

@@ -150,7 +150,7 @@ class SimulatedCluster:
                 SeededSlice(self._dice(f"slices of node {node_id}"), self.knobs.slice_ends),
             )
             if self.seed % AUDIT_PERIOD in AUDITED:
-                machine.audit = SleepAudit(self._dice(f"audit of node {node_id}"))
+                machine.audit = SleepAudit(self._dice(f"audit of node {node_id}")).check
             self.nodes[node_id] = machine
             format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, levels=self._levels)
             machine.filesystem.sync_all()

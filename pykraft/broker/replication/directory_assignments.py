@@ -48,8 +48,9 @@ class DirectoryAssignments:
         """Look at the partitions that have changed. Pauses after each."""
         if image.features.get(METADATA_VERSION, 0) < IV_3_7_2_DIRECTORIES:
             return
-        self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
-        self.room.mark("metadata")
+        if any(key[0] in delta.removed_topics for key in self._untold):
+            self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
+            self.room.mark("partition")
         for topic_id in delta.touched_topics:
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):

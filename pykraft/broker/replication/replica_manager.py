@@ -187,7 +187,7 @@ class ReplicaManager:
         if delta.touched_brokers:
             for fetcher in self.fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
-                self.room.mark("address")
+                self.room.mark("followed")
             for partition in list(self.partitions.values()):
                 partition.set_image(image)
                 self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for

@@ -53,7 +53,7 @@ class SleepAudit:
         name = f"the room {room.name!r} sleeps with work: "
         require(not requests, f"{name}it sends {requests}")
         require(marked == _marked(node), f"{name}it marks {_marked(node) - marked}")
-        require(deadline >= room.due, f"{name}it is due at {deadline}, not at {room.due}, and it is {now}")
+        require(deadline == room.due, f"{name}it is due at {deadline}, not at {room.due}, and it is {now}")
         deeds = _deeds(node, counts)
         require(deeds == before, f"{name}it goes from {before} to {deeds}")
         if is_deep:

@@ -22,7 +22,6 @@ from pykraft.common.fault_handler import StrictFaultHandler
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
-from pykraft.sim.laws.sleep_laws import SleepAudit
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
@@ -242,8 +241,8 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._time_slice = time_slice
-        self.audit: SleepAudit | None = None
-        """Looks after each turn whether those who sleep may."""
+        self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
+        """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
         self.traced = 0
         """Counts the events."""
         self._connections = 0
@@ -350,7 +349,7 @@ class SimulatedNode(Machine):
         for outbound in poll.requests:
             self._peers.send(outbound, now)
         if self.audit is not None:
-            self.audit.check(node, self._count_deeds, now)
+            self.audit(node, self._count_deeds, now)
         if node.is_shut_down(now):
             self._before_end(self)
             node.close()
