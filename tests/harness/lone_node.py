@@ -120,9 +120,10 @@ class LoneNode:
                 self._deliver(outbound)
             if poll.requests:
                 continue
-            if poll.deadline > end:
+            due = max(self.now + 1, poll.deadline)
+            if due > end:  # time never goes back: this turn is not made
                 break
-            self.now = max(self.now + 1, poll.deadline)
+            self.now = due
         self.now = end
         self.poll()
 
