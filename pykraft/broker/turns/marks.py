@@ -32,7 +32,6 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "metadata": "more is committed: the level of a feature may be one that this node does not have",
     },
     "controller-registration": {
-        "request": "a registration is to be sent",
         "no answer": "it has to be sent again",
         "answer": "it was accepted or refused",
         "leader": "another node may be the active controller",

@@ -1,6 +1,6 @@
 """A room that sleeps has nothing to do (`common.rooms`): the audit polls it, and nothing may come of that.
 
-After a turn of a node every room that sleeps is polled at the same time, by its own poll. That must ask for nothing and
+After a turn of a node every room that sleeps is polled at the same time, by its own poll. That must send nothing and
 mark nothing, must not bring a deadline forward nor put one off, and must leave no trace, no timer, no change on the
 disk, no draw from the dice, no message on the network. So a history that is audited is the same history as without.
 
