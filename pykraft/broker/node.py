@@ -113,8 +113,6 @@ class Node:
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
         self.timer = Timer()
-        self.rooms = Rooms(self._on_room_fault)
-        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
         self._locks: list[Lock] = []
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
@@ -383,6 +381,8 @@ class Node:
     def _add_rooms(self) -> None:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
         same turn: the channels come after it."""
+        self.rooms = Rooms(self._on_room_fault)
+        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
         add = self.rooms.add
         add(self._metrics_room, self._tick)
         add(self.raft.room, self.raft.poll)
