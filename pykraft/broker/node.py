@@ -20,20 +20,11 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
+from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
-from pykraft.broker.requests import envelope, forwarding
 from pykraft.broker.requests.authorizer import AllowAll, Authorizer
-from pykraft.broker.requests.cluster import (
-    admin,
-    cluster,
-    config_changes,
-    configs,
-    controller,
-    quorum,
-    topic_partitions,
-)
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.settings import config as keys
@@ -105,10 +96,7 @@ class Node:
         `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
         """
         self.config = config
-        self._filesystem = filesystem
-        self._clock = clock
-        self._random = random
-        self._background = background
+        self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
@@ -129,7 +117,8 @@ class Node:
         except BaseException:
             self._unlock()
             raise
-        self._add_apis(authorizer or AllowAll())
+        parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
+        add_apis(self.dispatcher, authorizer or AllowAll(), *parts)
         self.faults = Faults(
             config.node_id,
             self.timer,
@@ -285,41 +274,6 @@ class Node:
     def _controller_address(self) -> Address:
         endpoint = self._controller_endpoints()[self.config.controller_listener]
         return Address(self.config.node_id, endpoint.host, endpoint.port)
-
-    def _add_apis(self, authorizer: Authorizer) -> None:
-        serve = self.dispatcher.serve
-        forwarding_apis = None
-        if self.broker is not None:
-            broker = self.broker
-            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, self.config.properties)
-            serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
-            change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
-            serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
-            broker.add_to(self.dispatcher, authorizer)
-        if self.controller is not None:
-            active = self.controller
-            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service, authorizer), quorum.HANDLERS)
-            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
-            admin_apis = admin.AdminApis(active, self.config.values, authorizer)
-            serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
-            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.handle, authorizer)
-            serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
-        cluster_apis = cluster.ClusterApis(
-            self.config,
-            self.cluster_id,
-            image=lambda: self.loader.image,
-            kraft_version=lambda: self.raft.kraft_version,
-            controller_id=lambda: self.raft.leader_and_epoch.leader_id,
-            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
-            create_internal=forwarding_apis.create_internal if forwarding_apis else lambda *_: None,
-            authorizer=authorizer,
-        )
-        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)
-        for kind in ListenerKind:
-            serve(kind, cluster_apis, cluster.HANDLERS)
-            serve(kind, config_apis, configs.HANDLERS)
-        partition_apis = topic_partitions.TopicPartitionApis(self.config, lambda: self.loader.image, authorizer)
-        serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)
 
     @property
     def ports(self) -> tuple[object, ...]:
