@@ -4,6 +4,7 @@ Follows kafka.server.BrokerServer.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from pykraft.broker.coordination.coordinators import GroupCoordinator
@@ -28,9 +29,10 @@ from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.startup.lifecycle import NO_EPOCH, BrokerLifecycle
 from pykraft.broker.turns.chores import Chores
 from pykraft.common.background import Background
-from pykraft.common.core import Clock, Poll, Steps, finish, merge
-from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
+from pykraft.common.core import FOREVER, Clock, Steps, finish
+from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import TimeSlice
@@ -70,15 +72,20 @@ class Broker:
         metrics: Metrics,
         trace: Tracer,
         faults: FaultHandler,
+        on_open: Callable[[], None],
     ) -> None:
+        """`on_open()` hears that it stores and serves what the metadata say."""
         self._config = config
+        self._on_open = on_open
         self._faults = faults
         self._apply_errors = metrics.meter("broker-metadata-metrics", "metadata-apply-error-count")
         self._filesystem = filesystem
+        self._raft = raft
         self._loader = loader
         self._trace = trace
         self._clock = clock
         self._chores = Chores(timer, time_slice)
+        self._opening = Room("opening")
         self.is_open = False
         """Whether it stores and serves what the metadata say."""
         self._channels = [
@@ -100,16 +107,6 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = self._make_transactions(timer, clock)
-        self._parts: list[tuple[str, Callable[[int], Poll]]] = [
-            ("lifecycle", self.lifecycle.poll),
-            ("replicas", self.replicas.poll),
-            ("groups", lambda now: Poll(self.groups.poll(now))),
-            ("verification", self._add_partitions.poll),
-            ("directories", self._directories.poll),
-            ("transactions", self.transactions.poll),
-            *(("channel", channel.poll) for channel in self._channels),
-        ]
-        """What is polled, and what it is called if it fails."""
         tell_broker(metrics, self.replicas, self.groups, self.transactions)
 
     def _open_logs(
@@ -218,6 +215,7 @@ class Broker:
             metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
+            on_epoch=lambda: self._opening.mark("epoch"),
         )
 
     def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
@@ -247,12 +245,14 @@ class Broker:
         for_clients = [listener for listener in listeners if listener.kind is ListenerKind.BROKER]
         self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
 
-    def _open(self, now: int) -> None:
+    def _open(self, now: int) -> int:
         """Take up what the metadata say, once they say that this process is registered. Records before that are of
         another life: it may make this broker the leader of a log whose end it has lost."""
         image = self._loader.image
-        if self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch:
+        is_known = self.lifecycle.epoch != NO_EPOCH and image.provenance.offset >= self.lifecycle.epoch
+        if is_known and not self.is_open:
             self.is_open = True
+            self._on_open()
             self._loader.publish_to(self._publish)
             self._stored = None
             self._topic_configs.forget()
@@ -262,6 +262,7 @@ class Broker:
                     finish(steps)
             self.replicas.set_strays_aside()
             self.replicas.start(now)
+        return FOREVER
 
     def _appliers(self) -> list[Callable[[MetadataDelta, MetadataImage, int], Steps[None] | None]]:
         """What lets this broker be as the metadata say: the replicas, and then what rests on them. What takes long
@@ -288,19 +289,20 @@ class Broker:
         if fault is not None:
             self._loader.has_failed = True
 
-    def poll(self, now: int) -> Poll:
-        """Heartbeats and fetches first: they may have something to say to the controller. A part that fails is asked
-        again a little later, and the others go on."""
-        if not self.is_open:
-            self._open(now)
-        polls = []
-        for kind, poll in self._parts:
-            try:
-                polls.append(poll(now))
-            except Exception as error:
-                self._faults.handle_fault(kind, error)
-                polls.append(Poll(now + RETRY_AFTER_FAULT_MS))
-        return merge(polls)
+    def add_rooms(self, rooms: Rooms) -> None:
+        """Heartbeats and fetches first: they may have something to say to the controller."""
+        rooms.add(self._opening, self._open)
+        rooms.add(self.lifecycle.room, self.lifecycle.poll, "lifecycle")
+        rooms.add(self.replicas.room, self.replicas.poll, "replicas")
+        rooms.add(self.groups.room, self.groups.poll, "groups")
+        rooms.add(self._add_partitions.room, self._add_partitions.poll, "verification")
+        rooms.add(self._directories.room, self._directories.poll, "directories")
+        rooms.add(self.transactions.room, self.transactions.poll, "transactions")
+        for channel in self._channels:
+            rooms.add(channel.room, channel.poll, "channel")
+        self._raft.replica.on_transition += [partial(channel.room.mark, "leader") for channel in self._channels]
+        for room in (self._opening, self.lifecycle.room):
+            self._loader.watch(partial(room.mark, "metadata"))
 
     def close(self) -> None:
         """Close the logs in order."""

@@ -19,22 +19,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TypeVar
 
+from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
-from pykraft.broker.requests import envelope, forwarding
 from pykraft.broker.requests.authorizer import AllowAll, Authorizer
-from pykraft.broker.requests.cluster import (
-    admin,
-    cluster,
-    config_changes,
-    configs,
-    controller,
-    quorum,
-    topic_partitions,
-)
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.settings import config as keys
@@ -45,10 +35,11 @@ from pykraft.broker.startup.levels import check_levels, first_records
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import check_formatted, metadata_log_directory
 from pykraft.common.background import Background
-from pykraft.common.core import Clock, Poll, Promise
+from pykraft.common.core import FOREVER, Clock, Poll, Promise
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FatalFault, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.time_slice import ClockSlice, TimeSlice
@@ -74,8 +65,6 @@ from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError, lock_directory
 from pykraft.transport.server_channel import InboundRequest
 from pykraft.transport.server_connection import Answer
-
-T = TypeVar("T")
 
 SHUTDOWN_TIMEOUT_MS = 10_000
 
@@ -107,14 +96,11 @@ class Node:
         `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
         """
         self.config = config
-        self._filesystem = filesystem
-        self._clock = clock
-        self._random = random
-        self._background = background
+        self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
         self.fault_handler = fault_handler(self._trace, self.metrics)
-        self._timer = Timer()
+        self.timer = Timer()
         self._locks: list[Lock] = []
         time_slice = time_slice or ClockSlice(clock)
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
@@ -131,10 +117,11 @@ class Node:
         except BaseException:
             self._unlock()
             raise
-        self._add_apis(authorizer or AllowAll())
+        parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
+        add_apis(self.dispatcher, authorizer or AllowAll(), *parts)
         self.faults = Faults(
             config.node_id,
-            self._timer,
+            self.timer,
             topic_name=lambda topic_id: getattr(self.loader.image.topics.get(topic_id), "name", None),
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
@@ -142,10 +129,11 @@ class Node:
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """Requests that wait until the broker is open, by their identity."""
         self._shutdown_deadline: int | None = None
+        self._add_rooms()
 
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
-        self._timer.on_error = partial(self.fault_handler.handle_fault, "timer")
+        self.timer.on_error = partial(self.fault_handler.handle_fault, "timer")
         self.metrics.on_error = partial(self.fault_handler.handle_fault, "gauge")
         self.loader.on_load_fault = self._on_load_fault
         self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
@@ -272,7 +260,7 @@ class Node:
             filesystem=self._filesystem,
             raft=self.raft,
             loader=self.loader,
-            timer=self._timer,
+            timer=self.timer,
             time_slice=self.dispatcher.time_slice,
             clock=self._clock,
             random=self._random,
@@ -280,46 +268,17 @@ class Node:
             metrics=self.metrics,
             trace=self._trace,
             faults=self.fault_handler,
+            on_open=lambda: self._serving_waiting.mark("open"),
         )
 
     def _controller_address(self) -> Address:
         endpoint = self._controller_endpoints()[self.config.controller_listener]
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
-    def _add_apis(self, authorizer: Authorizer) -> None:
-        serve = self.dispatcher.serve
-        forwarding_apis = None
-        if self.broker is not None:
-            broker = self.broker
-            forwarding_apis = forwarding.ForwardingApis(broker.forwarding, self.config.properties)
-            serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
-            change_apis = config_changes.ConfigChangeApis(self.config, forwarding_apis)
-            serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
-            broker.add_to(self.dispatcher, authorizer)
-        if self.controller is not None:
-            active = self.controller
-            serve(ListenerKind.CONTROLLER, quorum.QuorumApis(self.raft.service, authorizer), quorum.HANDLERS)
-            serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
-            admin_apis = admin.AdminApis(active, self.config.values, authorizer)
-            serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
-            envelopes = envelope.EnvelopeApis(lambda: active.is_active, self.dispatcher.handle, authorizer)
-            serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
-        cluster_apis = cluster.ClusterApis(
-            self.config,
-            self.cluster_id,
-            image=lambda: self.loader.image,
-            kraft_version=lambda: self.raft.kraft_version,
-            controller_id=lambda: self.raft.leader_and_epoch.leader_id,
-            create_topics=forwarding_apis.create_missing if forwarding_apis else lambda *_: None,
-            create_internal=forwarding_apis.create_internal if forwarding_apis else lambda *_: None,
-            authorizer=authorizer,
-        )
-        config_apis = configs.ConfigApis(self.config, lambda: self.loader.image, authorizer)
-        for kind in ListenerKind:
-            serve(kind, cluster_apis, cluster.HANDLERS)
-            serve(kind, config_apis, configs.HANDLERS)
-        partition_apis = topic_partitions.TopicPartitionApis(self.config, lambda: self.loader.image, authorizer)
-        serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)
+    @property
+    def ports(self) -> tuple[object, ...]:
+        """What is not the node's own, and was handed in."""
+        return self._filesystem, self._clock, self._background, self._trace.sink
 
     # --- running ------------------------------------------------------------------------------------------------------
 
@@ -365,30 +324,43 @@ class Node:
     def _poll(self, now: int) -> Poll:
         self._trace.now = now
         self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
-        self._timer.expire(now)
-        self.metrics.tick(now)
-        quorum = self.raft.poll(now)
-        deadline = quorum.deadline
-        requests = list(quorum.requests)
-        later = now + RETRY_AFTER_FAULT_MS
+        self.timer.expire(now)
+        deadline, requests = self.rooms.turn(now)
         if self.controller is not None:
-            deadline = min(deadline, self._attempt("controller", self.controller.poll, now, otherwise=later))
-        if self._registration is not None:
-            registration = self._attempt("registration", self._registration.poll, now, otherwise=Poll(later))
-            deadline = min(deadline, registration.deadline)
-            requests += registration.requests
-        if self.broker is not None:
-            brokers = self.broker.poll(now)
-            self._serve_waiting(now)
-            deadline = min(deadline, brokers.deadline)
-            requests += brokers.requests
-        self.dispatcher.slices.go_on(now)
-        if len(self.dispatcher.slices):
-            deadline = now
-        self._continue_shutdown(now)
-        return Poll(min(deadline, self._timer.deadline, self.raft.append_deadline), requests)
+            self.controller.now = now
+        if self.broker is not None and self.broker.logs.failure is not None:
+            return Poll(now, requests)
+        return Poll(min(deadline, self.timer.deadline), requests)
 
-    def _serve_waiting(self, now: int) -> None:
+    def _add_rooms(self) -> None:
+        """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
+        same turn: the channels come after it."""
+        self.rooms = Rooms(self._on_room_fault)
+        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
+        add = self.rooms.add
+        add(self._metrics_room, self._tick)
+        add(self.raft.room, self.raft.poll)
+        if self.controller is not None:
+            add(self.controller.room, self.controller.poll, "controller")
+        if self._registration is not None:
+            add(self._registration.room, self._registration.poll, "registration")
+            self.loader.watch(partial(self._registration.room.mark, "metadata"))
+            self.raft.replica.on_transition.append(partial(self._registration.room.mark, "leader"))
+        if self.broker is not None:
+            self.broker.add_rooms(self.rooms)
+        for room, poll in (
+            (self._serving_waiting, self._serve_waiting),
+            (self.dispatcher.slices.room, self.dispatcher.slices.poll),
+            (self._stopping, self._continue_shutdown),
+        ):
+            add(room, poll)
+
+    def _tick(self, now: int) -> int:
+        self.metrics.tick(now)
+        self._metrics_room.look_in_at(self.metrics.tick_at)
+        return FOREVER
+
+    def _serve_waiting(self, now: int) -> int:
         while self._waiting and self.broker is not None and self.broker.is_open:
             inbound, answer = self._waiting.pop(next(iter(self._waiting)))
             answered = self.handle(inbound, now)
@@ -396,16 +368,15 @@ class Node:
                 answered.pass_on_to(answer)
             else:
                 answer.keep(answered)
+        return FOREVER
 
-    def _attempt(self, kind: str, poll: Callable[[int], T], now: int, otherwise: T) -> T:
-        """As `FaultHandler.attempt`; but a level of a feature that this node does not have ends it."""
-        try:
-            return poll(now)
-        except UnsupportedFeatureError:
-            raise
-        except Exception as error:
-            self.fault_handler.handle_fault(kind, error)
-            return otherwise
+    def _on_room_fault(self, kind: str, error: Exception) -> int:
+        """What a room's poll has raised costs this room a pause, and the others nothing; but a level of a feature that
+        this node does not have ends it."""
+        if isinstance(error, UnsupportedFeatureError):
+            raise error
+        self.fault_handler.handle_fault(kind, error)
+        return RETRY_AFTER_FAULT_MS
 
     def _on_load_fault(self, error: Exception, offset: int, record: str) -> None:
         """A metadata record, or what becomes of it, cannot be taken in. A controller would answer from a wrong image,
@@ -430,17 +401,19 @@ class Node:
 
     def begin_shutdown(self, now: int, hand_over: bool = True) -> None:
         """Hand over what this node leads; or do not, and be shut down at once: others will have to notice."""
+        self._stopping.stay_awake()
         if not hand_over:
             self._shutdown_deadline = now
         elif self._shutdown_deadline is None:
             self._shutdown_deadline = now + SHUTDOWN_TIMEOUT_MS
-            self._timer.at(self._shutdown_deadline, lambda _: None)
+            self.timer.at(self._shutdown_deadline, lambda _: None)
             if self.broker is not None:
                 self.broker.lifecycle.begin_shutdown(now)
 
-    def _continue_shutdown(self, now: int) -> None:
+    def _continue_shutdown(self, now: int) -> int:
         if self._shutdown_deadline is not None and self._broker_is_done(now):
             self.raft.begin_shutdown(now)
+        return FOREVER
 
     def _broker_is_done(self, now: int) -> bool:
         if self.broker is None or (self._shutdown_deadline is not None and now >= self._shutdown_deadline):

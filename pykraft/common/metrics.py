@@ -127,7 +127,7 @@ class Metrics:
         self._gauges: dict[tuple[str, str, str], dict[Tags, Callable[[], float]]] = {}
         self._series: dict[tuple[str, str, str], Callable[[], Series]] = {}
         self._summed: set[tuple[str, str, str]] = set()
-        self._tick_at = _TICK_MS
+        self.tick_at = _TICK_MS
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of what a gauge has raised, whose figures `families` then leaves out; None: `families` raises it."""
 
@@ -164,9 +164,9 @@ class Metrics:
 
     def tick(self, now: int) -> None:
         """Let time pass: histograms forget what is older than two minutes."""
-        if now < self._tick_at:
+        if now < self.tick_at:
             return
-        self._tick_at = now + _TICK_MS
+        self.tick_at = now + _TICK_MS
         for metrics in self._kept.values():
             for metric in metrics.values():
                 if isinstance(metric, Histogram):

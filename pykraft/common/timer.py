@@ -41,7 +41,8 @@ class Timer:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, TimerTask]] = []
-        self._made = 0
+        self.made = 0
+        """How many tasks there were, in all."""
         self._dead = 0
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of what a callback has raised; None: `expire` raises it."""
@@ -60,8 +61,8 @@ class Timer:
     def at(self, deadline: int, callback: Callable[[int], None]) -> TimerTask:
         """Call ``callback(now)`` from the first `expire` at or after `deadline`."""
         task = TimerTask(self, deadline, callback)
-        self._made += 1
-        heapq.heappush(self._heap, (deadline, self._made, task))
+        self.made += 1
+        heapq.heappush(self._heap, (deadline, self.made, task))
         return task
 
     def expire(self, now: int) -> int:

@@ -43,12 +43,13 @@ class RingBuffer:
     not what is rare: a slow reader asks after an hour for what was cut off."""
 
     def __init__(self, capacity: int = 10_000) -> None:
-        self._count = 0
+        self.count = 0
+        """How many events there were, in all."""
         self._by_name: defaultdict[str, deque[tuple[int, TraceEvent]]] = defaultdict(lambda: deque(maxlen=capacity))
 
     def emit(self, event: TraceEvent) -> None:
-        self._count += 1
-        self._by_name[event.name].append((self._count, event))
+        self.count += 1
+        self._by_name[event.name].append((self.count, event))
 
     @property
     def events(self) -> list[TraceEvent]:
@@ -63,7 +64,7 @@ class Tracer:
     def __init__(self, node: int, sink: TraceSink) -> None:
         self.node = node
         self.now = 0
-        self._sink = sink
+        self.sink = sink
 
     def __call__(self, name: str, /, **fields: Any) -> None:
-        self._sink.emit(TraceEvent(self.now, self.node, name, fields))
+        self.sink.emit(TraceEvent(self.now, self.node, name, fields))

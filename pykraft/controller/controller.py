@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 from pykraft.common.core import FOREVER, Promise, Steps, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FatalFault
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
@@ -161,9 +162,13 @@ class QuorumController:
         self._waiting: deque[_Waiting] = deque()
         failed = _refused(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller has failed to plan it")
         self._changes = ChangeQueue(time_slice or EndlessSlice(), self._promise, failed)
-        self._now = 0
+        self.now = 0
+        """The time of the last turn, or of the last request: a node sets it, for this room may sleep."""
+        self.room = Room("controller")
         self._knows_sessions = False
         loader.add_listener(self)
+        loader.watch(partial(self.room.mark, "metadata"))
+        raft.replica.on_transition.append(partial(self.room.mark, "role"))
 
     # --- what holds now -----------------------------------------------------------------------------------------------
 
@@ -193,6 +198,7 @@ class QuorumController:
         assert not self.is_active, "the leader loads no snapshot"
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        self.room.mark("leader")
         if self.is_active:
             self._step_down()
         if leader.leader_id == self._node_id:
@@ -251,7 +257,7 @@ class QuorumController:
     def _set_time(self, now: int) -> None:
         """Raft does not say when it made this node the controller: the sessions of the brokers begin with the first
         call after it, for the one before may be long past."""
-        self._now = now
+        self.now = now
         if self.is_active and not self._knows_sessions:
             self._knows_sessions = True
             self._heartbeats.begin(self._unfenced(), now)
@@ -277,9 +283,9 @@ class QuorumController:
         cluster = self._cluster
         return {
             BrokerRegistrationRequest: lambda image, request: cluster.register_broker(
-                image, request, self._raft.next_append_offset, self._now
+                image, request, self._raft.next_append_offset, self.now
             ),
-            BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self._now),
+            BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self.now),
             UnregisterBrokerRequest: cluster.unregister_broker,
             ControllerRegistrationRequest: register_controller,
             AlterPartitionRequest: self._alter_partition,
@@ -310,6 +316,7 @@ class QuorumController:
         self._set_time(now)
         if not self._may_write:
             return Promise.of(_refused(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller"))
+        self.room.mark("request")
         return self._changes.add(self._make(plan), now)
 
     def _promise(self, outcome: Outcome, promise: Promise[Outcome]) -> None:
@@ -364,12 +371,12 @@ class QuorumController:
             yield
         if first_offset not in (None, self._raft.next_append_offset):
             return False
-        last_offset = self._raft.append(self._epoch, values, self._now)
+        last_offset = self._raft.append(self._epoch, values, self.now)
         self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
         self._replication.index.follow(delta, self._image)
         for change in changes:
             self._trace("broker_change", broker=change.broker_id, fenced=change.fenced)
-        self._last_append = self._now
+        self._last_append = self.now
         return True
 
 

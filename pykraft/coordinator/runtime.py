@@ -54,6 +54,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.rooms import Room
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
 from pykraft.coordinator.committed_view import CommittedView
@@ -137,6 +138,7 @@ class CoordinatorRuntime(Generic[S]):
         commit_timeout_ms: int,
         has_readers: bool = False,
         faults: FaultHandler | None = None,
+        room: Room | None = None,
     ) -> None:
         """`make_shard(partition, timer)` makes an empty one; a response whose records are not committed after
         `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE. With `has_readers` there is a committed view of each
@@ -152,14 +154,13 @@ class CoordinatorRuntime(Generic[S]):
         self._faults = faults or FaultHandler(trace)
         self._contexts: dict[int, _Context[S]] = {}
         self._has_news: set[int] = set()
-        self._now = 0
+        self._room = room or Room(name)
         self._turn = ReplayTurn()
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
     def lead(self, partition: int, epoch: int, now: int) -> None:
         """This broker leads the partition, from this leader epoch on: load it."""
-        self._now = max(self._now, now)
         context = self._contexts.get(partition)
         if context is not None and context.epoch >= epoch:
             return
@@ -177,6 +178,7 @@ class CoordinatorRuntime(Generic[S]):
             context.view = CommittedView(view, self._types, self._log, partition, self._turn)
         context.loading = self._load(context)
         self._contexts[partition] = context
+        self._room.mark("load")
         self._trace("coordinator", topic=self._name, partition=partition, state="loading", epoch=epoch)
 
     def resign(self, partition: int) -> None:
@@ -210,7 +212,7 @@ class CoordinatorRuntime(Generic[S]):
         if not isinstance(cause, KafkaError | ProtocolError):  # these are about the bytes; another is our own bug
             self._faults.handle_fault(kind, cause, **place, **why)
 
-    def _reload(self, context: _Context[S], error: Exception) -> None:
+    def _reload(self, context: _Context[S], error: Exception, now: int) -> None:
         """The shard may have taken in a part of what was appended: begin again with what is in the log."""
         partition, epoch, cause = context.partition, context.epoch, error
         record_type = -1
@@ -218,7 +220,7 @@ class CoordinatorRuntime(Generic[S]):
             record_type, cause = error.record_type, error.cause
         if self._contexts.get(partition) is context:
             self.resign(partition)
-            self.lead(partition, epoch, self._now)
+            self.lead(partition, epoch, now)
         place = {"topic": self._name, "partition": partition, "record_type": record_type}
         self._faults.handle_fault("coordinator-replay", cause, **place)
 
@@ -235,13 +237,12 @@ class CoordinatorRuntime(Generic[S]):
     @property
     def has_work(self) -> bool:
         """Whether `poll` is to be called again at once."""
-        return any(
+        return bool(self._has_news) or any(
             context.state is State.LOADING or context.catching_up is not None for context in self._contexts.values()
         )
 
     def poll(self, now: int) -> None:
         """Answer what is committed by now, and load on."""
-        self._now = now
         if self._has_news:
             self._answer_committed(now)
         behind = [each for each in self._contexts.values() if each.catching_up is not None]
@@ -339,7 +340,6 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Promise[Any]:
         """Plan, append, replay; a promise of the response, or of the KafkaError that refused it. With a `writer` the
         records are part of its transaction, and the shard learns from its marker whether they count."""
-        self._now = now
         try:
             context = self._active(partition)
             context.timer.set_time(now)
@@ -360,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:
             unexpected = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records cannot be replayed")
             self._end(context, result, unexpected, now)
-            self._reload(context, error)
+            self._reload(context, error, now)
             return result.response if isinstance(result.response, Promise) else Promise.of(unexpected)
         late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
         return self._answer(context, result, committed, now, self._commit_timeout_ms, late)
@@ -368,7 +368,6 @@ class CoordinatorRuntime(Generic[S]):
     def end_transaction(self, partition: int, end: TransactionEnd, timeout_ms: int, now: int) -> Promise[Any]:
         """Append the marker and replay it; a promise of None once it is committed, or of the KafkaError that refused
         it. REQUEST_TIMED_OUT: it is written, and was not committed within `timeout_ms`."""
-        self._now = now
         try:
             context = self._active(partition)
             context.timer.set_time(now)
@@ -380,7 +379,7 @@ class CoordinatorRuntime(Generic[S]):
         except KafkaError as error:
             return Promise.of(error)
         except Exception as error:
-            self._reload(context, error)
+            self._reload(context, error, now)
             return Promise.of(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the marker cannot be replayed"))
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not replicated in time")
         return self._answer(context, CoordinatorResult(None), committed, now, timeout_ms, late)
@@ -426,6 +425,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         if not is_caught_up:
             context.catching_up = context.catching_up or view.read_log()
+            self._room.mark("catch up")
             return
         if committed < context.loaded_end and now < context.reads_wait_until:
             return
@@ -531,6 +531,7 @@ class CoordinatorRuntime(Generic[S]):
         is_behind = context.view is not None and context.view.is_behind
         if context.waiting or context.reads or is_behind:
             self._has_news.add(partition)
+            self._room.mark("news")
 
     def _answer_committed(self, now: int) -> None:
         while self._has_news:
@@ -567,7 +568,7 @@ class CoordinatorRuntime(Generic[S]):
         while context.waiting:
             waiting = context.waiting.popleft()
             waiting.timeout.cancel()
-            self._end(context, waiting.result, error, self._now)
+            self._end(context, waiting.result, error, self._trace.now)
             self._keep(waiting.promise, error)
         self._fail_reads(context, error)
 

@@ -59,6 +59,7 @@ class MetadataLoader:
         """The offset of the image before, while the publishers take up a new one."""
         self._publishers: list[Publisher] = []
         self._listeners: list[Listener] = []
+        self._watchers: list[Callable[[], None]] = []
         self.has_failed = False
         """Whether something of the log, or of an image, could not be taken in."""
         self.on_load_fault: LoadFault | None = None
@@ -93,6 +94,15 @@ class MetadataLoader:
         """Pass on to it what this loader hears, once the image has it."""
         self._listeners.append(listener)
 
+    def watch(self, on_news: Callable[[], None]) -> None:
+        """Call ``on_news()`` when there may be another image, or when all publishers have taken it up. In the middle of
+        a change: it may only note that."""
+        self._watchers.append(on_news)
+
+    def _tell_watchers(self) -> None:
+        for on_news in self._watchers:
+            on_news()
+
     def handle_commit(self, batch: CommittedBatch) -> Steps[None]:
         self._is_replaying = True
         for offset, record in enumerate(batch.records, batch.base_offset):
@@ -104,6 +114,7 @@ class MetadataLoader:
             yield
         self._is_replaying = False
         self._loaded = OffsetAndEpoch(batch.last_offset, batch.epoch)
+        self._tell_watchers()
         if self._publishers:
             yield from self._update_in_steps()
         for listener in self._listeners:
@@ -169,12 +180,14 @@ class MetadataLoader:
             delta = MetadataDelta(self._image)  # what the change was is lost
             image = delta.apply(self._loaded)
         before, self._image, self._delta = self._image, image, MetadataDelta(image)
+        self._tell_watchers()
         try:
             for publisher in list(self._publishers):
                 self._published = before.provenance.offset
                 yield from self._publish(publisher, delta, image)
         finally:
             self._published = None
+            self._tell_watchers()
 
     def _publish(self, publisher: Publisher, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
         try:

@@ -70,6 +70,7 @@ class RaftClient:
         self._replica = replica
         self._time_slice = time_slice or EndlessSlice()
         self._quorum = replica.quorum
+        self.room = replica.room
         self.service = RaftService(replica)
         # A fetch that is held back must not look like a leader that is dead, nor like an answer that is lost.
         patience_ms = min(replica.config[keys.FETCH_TIMEOUT_MS], replica.config[keys.REQUEST_TIMEOUT_MS])
@@ -123,6 +124,7 @@ class RaftClient:
         unless this node leads that epoch, KafkaError(INVALID_UPDATE_VERSION) if the level may not be raised."""
         if not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
+        self.room.mark("level")
         upgrade(self._replica, level, validate_only)
 
     # --- what the controller does -------------------------------------------------------------------------------------
@@ -140,7 +142,9 @@ class RaftClient:
         accumulator = self._replica.accumulator
         if accumulator is None or not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
-        return accumulator.append(values, self._replica.clock.time_ms(), now)
+        offset = accumulator.append(values, self._replica.clock.time_ms(), now)
+        self.room.wake_by(accumulator.deadline, "append")
+        return offset
 
     @property
     def append_deadline(self) -> int:
@@ -155,6 +159,8 @@ class RaftClient:
 
     def begin_shutdown(self, now: int) -> None:
         """Take no part in elections any more; a leader resigns and tells the others."""
+        if not self._is_shutting_down or self._replica.leader is not None:
+            self.room.mark("shutdown")
         self._is_shutting_down = True
         if self._replica.leader is not None:
             self._replica.become_resigned(now)
@@ -171,6 +177,7 @@ class RaftClient:
         """Do what is due."""
         replica = self._replica
         replica.timer.expire(now)
+        self.room.stay_awake(False)
         deadline = now
         while deadline <= now:
             deadline = self._poll_role(now)
@@ -236,6 +243,8 @@ class RaftClient:
             self._replica.become_prospective(now)
             return now
         self._maybe_update_voter(role, now)
+        if self._quorum.is_voter and isinstance(self._quorum.role, Follower):
+            self.room.look_in_at(self._quorum.role.update_deadline)
         return self._fetch_as_follower(role, now)
 
     def _maybe_update_voter(self, role: Follower, now: int) -> None:
@@ -259,6 +268,7 @@ class RaftClient:
             # The leader does not answer: ask any voter whether there is another one. (Not while a snapshot is copied:
             # the leader itself, under another name, would only say again which.)
             anyone = self._fetch_from_anyone(now) if fetch is None else FOREVER
+            self.room.stay_awake()  # when another voter has been asked, this is sooner than needed
             return min(anyone, fetching.next_ready(role.leader, now), role.fetch_deadline)
         if fetch is None:
             fetching.send(role.leader, self._fetch_request(), self._on_fetch_response, now)

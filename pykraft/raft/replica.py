@@ -14,6 +14,7 @@ from random import Random
 
 from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import CorruptRecordError, ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer, TimerTask
 from pykraft.common.trace import Tracer
@@ -99,6 +100,9 @@ class RaftReplica:
         self.config = config
         self.clock = clock
         self.trace = trace
+        self.room = Room("raft")
+        self.on_transition: list[Callable[[], None]] = []
+        """Hear that the role, or the leader, is another one. In the middle of the transition: they may only note it."""
         self.timer = Timer()
         self.quorum = QuorumState(
             local=local,
@@ -112,8 +116,8 @@ class RaftReplica:
         )
         backoff_ms, timeout_ms = config[keys.RETRY_BACKOFF_MS], config[keys.REQUEST_TIMEOUT_MS]
         # Votes have a connection of their own: a fetch may wait long at its receiver.
-        self.voting = QuorumRequests("raft-vote", [], backoff_ms, timeout_ms, random)
-        self.fetching = QuorumRequests("raft-fetch", bootstrap, backoff_ms, timeout_ms, random)
+        self.voting = QuorumRequests("raft-vote", [], backoff_ms, timeout_ms, random, self.room)
+        self.fetching = QuorumRequests("raft-fetch", bootstrap, backoff_ms, timeout_ms, random, self.room)
         self.readers: list[CommitReader] = []
         self.leader: LeaderState | None = None
         self.accumulator: BatchAccumulator | None = None
@@ -230,6 +234,8 @@ class RaftReplica:
         self.voting.reset()
         self.fetching.reset()
         self.drop_snapshot_fetch()
+        for note in self.on_transition:
+            note()
         if not isinstance(self.quorum.role, Leader):
             self.leader = None
             self.accumulator = None
@@ -413,6 +419,7 @@ class RaftReplica:
     def _forget(self, fetch: ParkedFetch) -> None:
         self.parked.pop(fetch, None)
         fetch.expiry.cancel()
+        self.room.mark("hang-up")
 
     def release_parked(self) -> None:
         """Answer the fetches that wait: there is more to read, more is decided, or this node leads no more."""

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from pykraft.common.core import FOREVER, Failure, Outbound
+from pykraft.common.rooms import Room
 from pykraft.common.types import Node
 
 Handler = Callable[[Node, Any, int], bool]
@@ -21,13 +22,20 @@ class QuorumRequests:
     """The nodes of the quorum, by id. Bootstrap addresses have ids below -1."""
 
     def __init__(
-        self, channel: str, bootstrap: list[Node], retry_backoff_ms: int, request_timeout_ms: int, random: Random
+        self,
+        channel: str,
+        bootstrap: list[Node],
+        retry_backoff_ms: int,
+        request_timeout_ms: int,
+        random: Random,
+        room: Room,
     ) -> None:
         self._channel = channel
         self._bootstrap = bootstrap
         self._retry_backoff_ms = retry_backoff_ms
         self._request_timeout_ms = request_timeout_ms
         self._random = random
+        self._room = room
         self._in_flight: dict[int, int] = {}
         self._backoff: dict[int, int] = {}
         self._generation = 0
@@ -68,6 +76,7 @@ class QuorumRequests:
             if generation != self._generation:
                 return
             del self._in_flight[node.id]
+            self._room.mark("answer")
             useful = not isinstance(response, Failure) and handler(node, response, then)
             if not useful and generation == self._generation:
                 self._backoff[node.id] = then + self._retry_backoff_ms

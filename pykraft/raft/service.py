@@ -54,6 +54,7 @@ class RaftService:
     # --- elections ----------------------------------------------------------------------------------------------------
 
     def vote(self, request: VoteRequest, now: int) -> VoteResponse:
+        self._replica.room.mark("vote")
         replica = self._replica
         partition = wire.only_partition(request)
         if self._is_foreign(request.cluster_id):
@@ -81,6 +82,7 @@ class RaftService:
         return wire.vote_response(replica.view, ErrorCode.NONE, granted)
 
     def begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: int) -> BeginQuorumEpochResponse:
+        self._replica.room.mark("begin")
         replica = self._replica
         partition = wire.only_partition(request)
         if self._is_foreign(request.cluster_id):
@@ -93,6 +95,7 @@ class RaftService:
         return wire.begin_response(replica.view, error)
 
     def end_quorum_epoch(self, request: EndQuorumEpochRequest, now: int) -> EndQuorumEpochResponse:
+        self._replica.room.mark("end")
         replica = self._replica
         partition = wire.only_partition(request)
         if self._is_foreign(request.cluster_id):
@@ -147,6 +150,7 @@ class RaftService:
 
     def fetch(self, request: FetchRequest, now: int) -> Promise[FetchResponse]:
         """A replica or observer reads. Answered at once if there is anything to tell, else within ``max_wait_ms``."""
+        self._replica.room.mark("fetch")
         partition = wire.only_partition(request)
         if self._is_foreign(request.cluster_id):
             return Promise.of(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, responses=[]))
@@ -171,6 +175,7 @@ class RaftService:
 
     def fetch_snapshot(self, request: FetchSnapshotRequest, now: int) -> FetchSnapshotResponse:
         """A replica that is behind the log's start copies a snapshot, piece by piece."""
+        self._replica.room.mark("snapshot")
         replica = self._replica
         if self._is_foreign(request.cluster_id):
             return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -236,6 +241,7 @@ class RaftService:
 
     def update_raft_voter(self, request: UpdateRaftVoterRequest, now: int) -> UpdateRaftVoterResponse:
         """A voter tells the leader of its directory, its endpoints and the levels of ``kraft.version`` it supports."""
+        self._replica.room.mark("update")
         replica = self._replica
         if self._is_foreign(request.cluster_id):
             return wire.update_response(replica.view, ErrorCode.INCONSISTENT_CLUSTER_ID)

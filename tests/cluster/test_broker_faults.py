@@ -84,7 +84,7 @@ def test_what_callbacks_of_a_running_node_raise_does_not_stop_it(monkeypatch: py
             raise PlantedError("planted")
 
         def plant(of: Node) -> None:
-            of._timer.at(0, raising)
+            of.timer.at(0, raising)
             node._client.timer.at(0, raising)
             node._background.submit(raising, print)
             node._background.submit(int, raising)

@@ -16,7 +16,7 @@ from pykraft.broker.requests.dispatch import Answer
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.settings.config import read_node_config
 from pykraft.broker.startup.storage_format import format_directories
-from pykraft.common.core import Failure, Outbound, Promise
+from pykraft.common.core import Failure, Outbound, Poll, Promise
 from pykraft.common.fault_handler import FaultHandler, StrictFaultHandler
 from pykraft.common.trace import RingBuffer
 from pykraft.common.types import Uuid
@@ -28,6 +28,7 @@ from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
 from pykraft.protocol.messages.records import MetadataRecord, encode_metadata_record
 from pykraft.protocol.schema import Request
 from pykraft.raft.log.snapshot import encode_snapshot
+from pykraft.sim.laws.sleep_laws import SleepAudit
 from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.storage.disk.checkpoint import BOOTSTRAP_CHECKPOINT
 from pykraft.transport.server_channel import InboundRequest, RequestContext
@@ -62,6 +63,7 @@ class LoneNode:
         self.journal = RingBuffer()
         self.filesystem = filesystem or MemoryFileSystem()
         self.sent: list[Outbound] = []
+        self._audit = SleepAudit(Random(1), deep=0)
         self.clock = ManualClock()
         self.time_slice = CountedSlice(500)
         """How many items of a request are answered in one turn of the node."""
@@ -113,16 +115,25 @@ class LoneNode:
         """Let time pass."""
         end = self.now + duration_ms
         while True:
-            poll = self.node.poll(self.now)
+            poll = self.poll()
             for outbound in poll.requests:
                 self._deliver(outbound)
             if poll.requests:
                 continue
-            if poll.deadline > end:
+            due = max(self.now + 1, poll.deadline)
+            if due > end:  # time never goes back: this turn is not made
                 break
-            self.now = max(self.now + 1, poll.deadline)
+            self.now = due
         self.now = end
-        self.node.poll(self.now)
+        self.poll()
+
+    def poll(self) -> Poll:
+        """One turn. What sleeps after it may sleep; but what a test lets raise is raised to the node, not here."""
+        poll = self.node.poll(self.now)
+        if not isinstance(self.node.fault_handler, StrictFaultHandler):
+            return poll
+        self._audit.check(self.node, lambda: (self.journal.count, self.filesystem.operations), self.now)
+        return poll
 
     def _deliver(self, outbound: Outbound) -> None:
         if self.cut_off:

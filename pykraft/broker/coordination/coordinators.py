@@ -23,6 +23,7 @@ from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.common.core import FOREVER, Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import MAX_MESSAGE_BYTES
 from pykraft.common.time_slice import TimeSlice
@@ -225,6 +226,7 @@ class GroupCoordinator:
         self._topics = ImageTopics(replicas.image)
         self._clock = clock
         self._random = random
+        self.room = Room("groups")
         self._is_stale = False
         """Which partitions are led here may have changed."""
         self._deleted: dict[int, dict[str, set[Uuid]]] = {}
@@ -246,8 +248,9 @@ class GroupCoordinator:
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
             has_readers=True,
             faults=faults,
+            room=self.room,
         )
-        replicas.watch(GROUP_TOPIC, self.runtime.note_high_watermark)
+        replicas.watch(GROUP_TOPIC, self._on_news)
 
     def make_shard(self, partition: int, timer: CoordinatorTimer) -> GroupShard:
         """An empty shard."""
@@ -267,10 +270,10 @@ class GroupCoordinator:
         """The cluster has changed; the replicas know it already."""
         self._topics.image = image
         self._is_stale = True
+        self.room.mark("metadata")
         deleted = {(topic.name, topic_id) for topic_id, topic in delta.removed_topics.items()}
-        if any(
-            name == GROUP_TOPIC for name, _ in deleted
-        ):  # a topic of the same name has other groups, and epochs that begin again
+        # A topic of the same name has other groups, and epochs that begin again.
+        if any(name == GROUP_TOPIC for name, _ in deleted):
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
@@ -283,6 +286,12 @@ class GroupCoordinator:
         if created or changed:
             for partition in self.runtime.active_partitions():
                 self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
+
+    def _on_news(self, partition: int) -> None:
+        """Something has happened to a partition of the internal topic: its log may be made by now."""
+        self.runtime.note_high_watermark(partition)
+        if self._is_stale:
+            self.room.mark("log made")
 
     def _forget_deleted(self, now: int) -> None:
         """Forget the offsets of deleted topics in the shards that are loaded by now. If this broker dies before, those

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, TopicPartition, by_topic
 from pykraft.coordinator.transaction.shard import Ending
@@ -72,9 +73,10 @@ class TransactionMarkers:
     """Sends the markers of this broker's transactions. It is a RequestManager."""
 
     def __init__(
-        self, *, image: Callable[[], MetadataImage], listener: str, request_timeout_ms: int, trace: Tracer
+        self, *, image: Callable[[], MetadataImage], listener: str, request_timeout_ms: int, trace: Tracer, room: Room
     ) -> None:
-        """`listener` is the one on which brokers speak to each other."""
+        """`listener` is the one on which brokers speak to each other. `room` is where it is polled."""
+        self._room = room
         self._image = image
         self._listener = listener
         self._request_timeout_ms = request_timeout_ms
@@ -95,6 +97,7 @@ class TransactionMarkers:
         transaction = _Transaction(state_partition, coordinator_epoch, ending, on_marked)
         self._transactions[ending.transactional_id] = transaction
         self._fresh.append(_Part(transaction, sorted(transaction.unmarked)))
+        self._room.mark("markers")
 
     def unmarked(self, transactional_id: str) -> frozenset[TopicPartition] | None:
         """The partitions of a transaction that have no marker yet; None if no markers are sent for it."""
@@ -135,7 +138,11 @@ class TransactionMarkers:
         for part in fresh:
             self._route(part, now)
         requests = [self._request(broker_id) for broker_id in sorted(self._queues.keys() - self._in_flight)]
-        return Poll(self._resting[0][0] if self._resting else FOREVER, [each for each in requests if each is not None])
+        if self._fresh:  # a transaction that was complete has let the next one end
+            deadline = now
+        else:
+            deadline = self._resting[0][0] if self._resting else FOREVER
+        return Poll(deadline, [each for each in requests if each is not None])
 
     def _route(self, part: _Part, now: int) -> None:
         """Queue each partition for its leader."""
@@ -191,6 +198,7 @@ class TransactionMarkers:
 
         def on_response(response: WriteTxnMarkersResponse | Failure, now: int) -> None:
             self._in_flight.discard(broker_id)
+            self._room.mark("answer")
             self._on_response(parts, response, now)
 
         request = WriteTxnMarkersRequest(markers=[_marker(part) for part in parts])

@@ -30,6 +30,7 @@ from pykraft.broker.settings import config as keys
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer
 from pykraft.common.types import Node, TopicPartition, by_topic
@@ -120,6 +121,7 @@ class AddPartitionsToTxnManager:
         self._image = image
         self._listener = inter_broker_listener
         self._timeout_ms = timeout_ms
+        self.room = Room("verification")
         self._destinations: dict[Node, _Destination] = {}
         self._failures = metrics.meter("AddPartitionsToTxnManager", "VerificationFailureRate")
 
@@ -141,6 +143,7 @@ class AddPartitionsToTxnManager:
             del questions[transaction.transactional_id]
             self._refuse(before, ErrorCode.INVALID_PRODUCER_EPOCH if earlier < epoch else ErrorCode.NETWORK_EXCEPTION)
         questions[transaction.transactional_id] = question
+        self.room.mark("question")
         return promise
 
     def _coordinator(self, transactional_id: str) -> Node | None:
@@ -171,6 +174,7 @@ class AddPartitionsToTxnManager:
 
         def on_response(response: AddPartitionsToTxnResponse | Failure, now: int) -> None:
             destination.is_in_flight = False
+            self.room.mark("answer")
             self._on_response(asked, response)
 
         request = AddPartitionsToTxnRequest(transactions=[_asked(question) for question in asked.values()])

@@ -21,9 +21,10 @@ from pykraft.broker.coordination.producer_ids import ProducerIds
 from pykraft.broker.coordination.transaction_markers import TransactionMarkers
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.settings.config import REQUEST_TIMEOUT_MS
-from pykraft.common.core import FOREVER, Clock, Poll, Promise, merge
+from pykraft.common.core import Clock, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
@@ -84,11 +85,12 @@ class TransactionCoordinator:
         self._timer = timer
         self._clock = clock
         self._image = replicas.image
+        self.room = Room("transactions")
         self._is_stale = False
         """Which partitions are led here may have changed."""
         timeout_ms = config[REQUEST_TIMEOUT_MS]
         self.markers = TransactionMarkers(
-            image=lambda: self._image, listener=listener, request_timeout_ms=timeout_ms, trace=trace
+            image=lambda: self._image, listener=listener, request_timeout_ms=timeout_ms, trace=trace, room=self.room
         )
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             name=TRANSACTION_TOPIC,
@@ -99,8 +101,9 @@ class TransactionCoordinator:
             trace=trace,
             commit_timeout_ms=timeout_ms,
             faults=faults,
+            room=self.room,
         )
-        replicas.watch(TRANSACTION_TOPIC, self.runtime.note_high_watermark)
+        replicas.watch(TRANSACTION_TOPIC, self._on_news)
 
     def make_shard(self, partition: int, timer: CoordinatorTimer) -> TransactionShard:
         """An empty shard."""
@@ -119,6 +122,7 @@ class TransactionCoordinator:
         """The cluster has changed; the replicas know it already."""
         self._image = image
         self._is_stale = True
+        self.room.mark("metadata")
         if any(topic.name == TRANSACTION_TOPIC for topic in delta.removed_topics.values()):
             for partition in self.runtime.partitions:  # a topic of the same name has other transactions
                 self.runtime.resign(partition)
@@ -130,7 +134,14 @@ class TransactionCoordinator:
             topic = self._image.topic_named(TRANSACTION_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
         self.runtime.poll(now)
-        return merge([Poll(now if self.runtime.is_loading else FOREVER), self.markers.poll(now)])
+        poll = self.markers.poll(now)  # what is marked is written, and may bring more
+        return Poll(now, poll.requests) if self.runtime.has_work else poll
+
+    def _on_news(self, partition: int) -> None:
+        """Something has happened to a partition of the internal topic: its log may be made by now."""
+        self.runtime.note_high_watermark(partition)
+        if self._is_stale:
+            self.room.mark("log made")
 
     def send_markers(self, partition: int, ending: Ending) -> None:
         """Have the markers of this decision written, and then have it written that the transaction is complete."""

@@ -16,6 +16,7 @@ from itertools import groupby
 
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Poll, Steps
+from pykraft.common.rooms import Room
 from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -37,6 +38,7 @@ class DirectoryAssignments:
         self._directory_id = directory_id
         self._broker_epoch = broker_epoch
         self._channel = channel
+        self.room = Room("directories")
         self._untold: set[tuple[Uuid, int]] = set()
         """(topic id, partition)"""
         self._next = 0
@@ -46,12 +48,16 @@ class DirectoryAssignments:
         """Look at the partitions that have changed. Pauses after each."""
         if image.features.get(METADATA_VERSION, 0) < IV_3_7_2_DIRECTORIES:
             return
-        self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
+        if any(key[0] in delta.removed_topics for key in self._untold):
+            self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
+            self.room.mark("partition")
         for topic_id in delta.touched_topics:
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):
                 is_wrong = self._is_to_be_told(topic.partitions[number])
-                (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
+                if is_wrong is not ((topic_id, number) in self._untold):
+                    (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
+                    self.room.mark("partition")
                 yield
 
     def _is_to_be_told(self, partition: PartitionRegistration) -> bool:
@@ -89,3 +95,4 @@ class DirectoryAssignments:
         """Whatever it says: what is noted comes back as metadata, and the rest is reported again."""
         self._in_flight = False
         self._next = now + RETRY_BACKOFF_MS
+        self.room.mark("answer")

@@ -27,6 +27,7 @@ from pykraft.broker.replication.topic_metrics import BrokerTopicMetrics
 from pykraft.broker.settings import config as keys
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Node, TopicPartition
@@ -81,6 +82,7 @@ class ReplicaFetcher:
         quotas: ReplicationQuotas,
         on_all_deleted: Callable[[], None],
         on_disk_failure: Callable[[OSError], KafkaError],
+        room: Room,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -93,6 +95,9 @@ class ReplicaFetcher:
         self._quotas = quotas
         self._on_all_deleted = on_all_deleted
         self._on_disk_failure = on_disk_failure
+        self._room = room
+        self.is_held_off = False
+        """Whether it fetches nothing, and some of it because of the throttle."""
         self._followed: dict[TopicPartition, _Followed] = {}
         self.session = FetchSessionHandler()
         self._in_flight = False
@@ -114,6 +119,7 @@ class ReplicaFetcher:
 
     def poll(self, now: int) -> Poll:
         outbox, self._outbox = self._outbox, []
+        self.is_held_off = False
         if self._in_flight or self._node is None:
             return Poll(FOREVER, outbox)
         if now < self._resting_until:
@@ -136,14 +142,16 @@ class ReplicaFetcher:
 
     def _awake(self, now: int) -> tuple[list[_Followed], int]:
         """The partitions to fetch now; and if there are none, when there may be some."""
-        awake, wake_at = [], FOREVER
+        awake, wake_at, is_held_off = [], FOREVER, False
         for topic_partition, followed in self._followed.items():
             if followed.resting_until > now:
                 wake_at = min(wake_at, followed.resting_until)
             elif self._quotas.holds_off(topic_partition, followed.lag):
                 wake_at = min(wake_at, now + self._values[keys.REPLICA_FETCH_BACKOFF_MS])
+                is_held_off = True
             else:
                 awake.append(followed)
+        self.is_held_off = is_held_off and not awake
         return awake, wake_at
 
     def _request(self, partitions: list[Partition]) -> FetchRequest:
@@ -175,6 +183,7 @@ class ReplicaFetcher:
 
     def _on_response(self, asked: dict[TopicPartition, _Asked], response: FetchResponse | Failure, now: int) -> None:
         self._in_flight = False
+        self._room.mark("answer")
         rest_until = now + self._values[keys.REPLICA_FETCH_BACKOFF_MS]
         if isinstance(response, Failure):
             self.session.reset()
@@ -287,6 +296,7 @@ class ReplicaFetcher:
                 if not answer.error_code and self._is_no_start_of_ours(partition.log, answer.offset):
                     self._begin_anew(partition, answer.offset)
             followed.resting_until = now
+            self._room.mark("log start")
 
         timeout_ms = self._values[keys.REPLICA_SOCKET_TIMEOUT_MS]
         self._outbox.append(Outbound(CHANNEL, self._node, request, on_response, timeout_ms))

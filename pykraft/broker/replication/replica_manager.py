@@ -30,6 +30,7 @@ from pykraft.common.core import FOREVER, Clock, Poll, Steps, finish, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room
 from pykraft.common.settings.topic_config import FOREVER_MS
 from pykraft.common.time_slice import take_steps
 from pykraft.common.timer import Timer
@@ -93,6 +94,7 @@ class ReplicaManager:
         """Partitions whose logs are still to be made, in this order, or are being made."""
         self._making: Steps[None] | None = None
         self.image: MetadataImage = EMPTY_IMAGE
+        self.room = Room("replicas")
         self.produces = Purgatory(timer, faults)
         self.fetches = Purgatory(timer, faults)
         self.deletes = Purgatory(timer, faults)
@@ -185,6 +187,7 @@ class ReplicaManager:
         if delta.touched_brokers:
             for fetcher in self.fetchers.values():
                 fetcher.set_node(self._node(fetcher.leader_id))
+                self.room.mark("followed")
             for partition in list(self.partitions.values()):
                 partition.set_image(image)
                 self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
@@ -220,6 +223,7 @@ class ReplicaManager:
                 self._update(partition, now)
             else:
                 self._to_make[key.topic_partition] = key
+                self.room.mark("log to make")
             yield
 
     def _make_some(self, now: int) -> bool:
@@ -328,9 +332,11 @@ class ReplicaManager:
             quotas=self.quotas,
             on_all_deleted=self.write_log_starts,
             on_disk_failure=self.on_disk_failure,
+            room=self.room,
         )
 
     def _stop_fetching(self, partition: Partition) -> None:
+        self.room.mark("followed")
         for leader_id in sorted(self.fetchers):
             self.fetchers[leader_id].remove(partition)
             if self.fetchers[leader_id].is_idle:
@@ -544,6 +550,8 @@ class ReplicaManager:
         polls = [] if self._make_some(now) else [Poll(now)]
         if self.fetchers:
             polls += [self._poll_fetcher(leader_id, now) for leader_id in sorted(self.fetchers)]
+        # When the average falls below the throttle, only the clock and the settings tell: no deadline does.
+        self.room.stay_awake(any(fetcher.is_held_off for fetcher in self.fetchers.values()))
         return merge(polls) if polls else Poll(FOREVER)
 
     def _poll_fetcher(self, leader_id: int, now: int) -> Poll:

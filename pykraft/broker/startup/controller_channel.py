@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.types import Node
 from pykraft.protocol.schema import Request
 
@@ -39,10 +40,12 @@ class ControllerChannel:
         self._timeout_ms = timeout_ms
         self._queue: deque[_Asked] = deque()
         self._backoff_until = 0
+        self.room = Room(name)
 
     def send(self, request: Request, on_answer: OnAnswer, now: int, timeout_ms: int | None = None) -> None:
         """Ask the controller; ``on_answer(response, now)`` is called once."""
         self._queue.append(_Asked(request, on_answer, now + (self._timeout_ms if timeout_ms is None else timeout_ms)))
+        self.room.mark("request")
 
     def poll(self, now: int) -> Poll:
         """Send what is held, if it is known to whom."""
@@ -56,7 +59,7 @@ class ControllerChannel:
         again = now if late else FOREVER
         node = self._controller()
         if now < self._backoff_until or node is None:
-            # A new leader brings another poll; until then the deadlines count.
+            # A new leader marks the room; until then the deadlines count.
             waiting = min(again, *(asked.deadline for asked in self._queue), FOREVER)
             return Poll(min(waiting, self._backoff_until) if now < self._backoff_until else waiting)
         requests = [self._outbound(asked, node, now) for asked in self._queue]
@@ -69,6 +72,7 @@ class ControllerChannel:
             if is_lost or getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
                 self._backoff_until = then + RETRY_BACKOFF_MS
                 self._queue.append(asked)
+                self.room.mark("no answer")
             else:
                 asked.on_answer(response, then)
 

@@ -55,6 +55,7 @@ class ControllerRegistration:
         self._image = image
         self._channel = channel
         self._trace = trace
+        self.room = channel.room
         self._next = 0
         self._in_flight = False
         self._refusal = ErrorCode.NONE
@@ -91,6 +92,7 @@ class ControllerRegistration:
         )
 
     def _on_answer(self, response: ControllerRegistrationResponse | None, now: int) -> None:
+        self.room.mark("answer")
         self._in_flight = False
         error = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode.of(response.error_code)
         self._next = now + (RETRY_BACKOFF_MS if error else COMMIT_PATIENCE_MS)

@@ -19,6 +19,7 @@ from enum import Enum
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import FOREVER, Poll
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import Endpoint, Uuid
 from pykraft.metadata.image import FeatureRange
@@ -76,9 +77,11 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         lacks_directories: Callable[[], bool],
         trace: Tracer,
+        on_epoch: Callable[[], None] = lambda: None,
     ) -> None:
         """`metadata_offset()` is the last offset of the metadata log that the broker has applied. `lacks_directories()`
-        tells whether the cluster knows nothing of this process's directories, and could."""
+        tells whether the cluster knows nothing of this process's directories, and could. `on_epoch()` hears that the
+        broker has an epoch."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
@@ -93,9 +96,11 @@ class BrokerLifecycle:
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._lacks_directories = lacks_directories
+        self._on_epoch = on_epoch
         self._is_amended = False
         """Whether the controller has the directories, and only the record is still on its way."""
         self._trace = trace
+        self.room = Room("lifecycle")
         self._endpoints: Sequence[tuple[str, Endpoint]] = ()
         self.state = LifecycleState.NOT_RUNNING
         self.epoch = NO_EPOCH
@@ -110,6 +115,7 @@ class BrokerLifecycle:
         self._become(LifecycleState.STARTING)
         self._endpoints = endpoints
         self._next = now
+        self.room.mark("start")
 
     def begin_shutdown(self, now: int) -> None:
         """Ask the controller to move the leaderships away, and stop when it says so."""
@@ -118,6 +124,7 @@ class BrokerLifecycle:
         is_registered = self.epoch != NO_EPOCH
         self._become(LifecycleState.CONTROLLED_SHUTDOWN if is_registered else LifecycleState.SHUTTING_DOWN)
         self._next = now
+        self.room.mark("shutdown")
 
     @property
     def is_running(self) -> bool:
@@ -162,6 +169,7 @@ class BrokerLifecycle:
         )
 
     def _on_registration(self, response: BrokerRegistrationResponse | None, now: int) -> None:
+        self.room.mark("registration answer")
         self._in_flight = False
         error = ErrorCode.REQUEST_TIMED_OUT if response is None else ErrorCode.of(response.error_code)
         if response is None or error is not ErrorCode.NONE:
@@ -173,6 +181,7 @@ class BrokerLifecycle:
         self._refusal = ErrorCode.NONE
         self._is_amended = True
         self.epoch = response.broker_epoch
+        self._on_epoch()
         self._next = now
         self._trace("registered", epoch=self.epoch)
 
@@ -186,6 +195,7 @@ class BrokerLifecycle:
         )
 
     def _on_heartbeat(self, response: BrokerHeartbeatResponse | None, now: int) -> None:
+        self.room.mark("heartbeat answer")
         self._in_flight = False
         self._next = now + self._interval_ms
         if response is None or response.error_code:

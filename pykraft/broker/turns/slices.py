@@ -34,8 +34,9 @@ from collections.abc import Callable, Sequence
 from types import GeneratorType
 from typing import Any, NamedTuple
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import FOREVER, Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.rooms import Room
 from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.protocol.schema import Struct
 from pykraft.transport.server_channel import InboundRequest
@@ -166,6 +167,7 @@ class Slices:
         """`go_on(work, now)` goes on with a request, and lets it pause here again if it has to."""
         self._time_slice = time_slice
         self._go_on = go_on
+        self.room = Room("slices")
         self._paused: dict[Work, None] = {}
         """In the order in which they go on."""
 
@@ -175,12 +177,18 @@ class Slices:
     def pause(self, work: Work) -> None:
         """The slice is over: go on with this in another turn."""
         self._paused[work] = None
+        self.room.mark("paused")
 
     def drop(self, work: Work) -> None:
         """The client has hung up. A write goes on all the same."""
         if work in self._paused and not (work.listed is not None and work.listed.is_write):
             del self._paused[work]
             work.close()
+
+    def poll(self, now: int) -> int:
+        """Go on, and again in the next turn if some are left."""
+        self.go_on(now)
+        return now if self._paused else FOREVER
 
     def go_on(self, now: int) -> None:
         """Go on with those that can, for a slice."""

@@ -241,6 +241,10 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._time_slice = time_slice
+        self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
+        """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
+        self.traced = 0
+        """Counts the events."""
         self._connections = 0
         self._requests: RequestChannel
         self.node: Node | None = None
@@ -273,6 +277,7 @@ class SimulatedNode(Machine):
         return self.scheduler.now_us
 
     def emit(self, event: TraceEvent) -> None:
+        self.traced += 1
         self._on_event(event)
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
@@ -343,12 +348,17 @@ class SimulatedNode(Machine):
         poll = node.poll(now)
         for outbound in poll.requests:
             self._peers.send(outbound, now)
+        if self.audit is not None:
+            self.audit(node, self._count_deeds, now)
         if node.is_shut_down(now):
             self._before_end(self)
             node.close()
             self._end()
             return FOREVER
         return poll.deadline
+
+    def _count_deeds(self) -> tuple[int, int, int]:
+        return self.traced, self.filesystem.operations, self.scheduler.planned
 
     # --- its end ------------------------------------------------------------------------------------------------------
 

@@ -36,13 +36,14 @@ class Scheduler:
         self.actor = ""
         """The name of the host that has acted last."""
         self._heap: list[tuple[int, int, Planned]] = []
-        self._made = 0
+        self.planned = 0
+        """How many things were planned, in all."""
 
     def at(self, time_us: int, action: Action) -> Planned:
         """Let `action` happen at this time, or now if that is past."""
         planned = Planned(action)
-        self._made += 1
-        heapq.heappush(self._heap, (max(time_us, self.now_us), self._made, planned))
+        self.planned += 1
+        heapq.heappush(self._heap, (max(time_us, self.now_us), self.planned, planned))
         return planned
 
     def after(self, delay_us: int, action: Action) -> Planned:

@@ -11,7 +11,6 @@ import pytest
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC, GroupCoordinator
 from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.broker.replication.replica_manager import ReplicaManager
-from pykraft.broker.startup.controller_registration import ControllerRegistration
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode
 from pykraft.common.fault_handler import FatalFault
@@ -92,9 +91,9 @@ def raise_planted(*_: object) -> float:
 
 def timers(lone: LoneNode) -> None:
     for _ in range(RAISED_AT_A_PLACE):
-        lone.node._timer.at(lone.now + 1, raise_planted)
+        lone.node.timer.at(lone.now + 1, raise_planted)
     ran: list[int] = []
-    lone.node._timer.at(lone.now + 1, ran.append)
+    lone.node.timer.at(lone.now + 1, ran.append)
     lone.run(10)
     assert ran, "a timer after them runs"
 
@@ -123,21 +122,21 @@ def answers_of_a_shard(lone: LoneNode) -> None:
         runtime._keep(promise, None)
 
 
-def part_of_the_broker(kind: str) -> Callable[[LoneNode], None]:
-    """One of what the broker polls raises."""
+def room_of_the_node(kind: str) -> Callable[[LoneNode], None]:
+    """The poll of one of the node's rooms raises."""
 
     def trigger(lone: LoneNode) -> None:
-        parts = lone.broker._parts
-        number = next(number for number, part in enumerate(parts) if part[0] == kind)
-        original = parts[number]
+        room = next(room for room in lone.node.rooms if room.fault == kind)
+        original = room.poll
         left = [PlantedError()] * RAISED_AT_A_PLACE
 
         def poll(now: int) -> Any:
             if left:
                 raise left.pop()
-            return original[1](now)
+            return original(now)
 
-        parts[number] = kind, poll
+        room.poll = poll
+        room.stay_awake()
         lone.run(3000)
         assert not left, "nothing came upon it"
 
@@ -166,13 +165,13 @@ PLACES = {
     "the end of a shard": Place(
         "coordinator-unload", (GroupShard, "on_unloaded"), lambda lone: [reload(lone), reload(lone)]
     ),
-    "the broker's lifecycle": Place("lifecycle", None, part_of_the_broker("lifecycle")),
-    "the broker's replicas": Place("replicas", None, part_of_the_broker("replicas")),
-    "the group coordinator": Place("groups", None, part_of_the_broker("groups")),
-    "the transaction coordinator": Place("transactions", None, part_of_the_broker("transactions")),
-    "the directories' assignments": Place("directories", None, part_of_the_broker("directories")),
+    "the broker's lifecycle": Place("lifecycle", None, room_of_the_node("lifecycle")),
+    "the broker's replicas": Place("replicas", None, room_of_the_node("replicas")),
+    "the group coordinator": Place("groups", None, room_of_the_node("groups")),
+    "the transaction coordinator": Place("transactions", None, room_of_the_node("transactions")),
+    "the directories' assignments": Place("directories", None, room_of_the_node("directories")),
     "the controller": Place("controller", (BrokerHeartbeats, "stale"), wait(3000)),
-    "the controller's registration": Place("registration", (ControllerRegistration, "poll"), wait(3000)),
+    "the controller's registration": Place("registration", None, room_of_the_node("registration")),
     "the replicas' metadata": Place("metadata-apply", (ReplicaManager, "apply"), create_two),
     "the groups' metadata": Place("metadata-apply", (GroupCoordinator, "apply"), create_two),
     "the transactions' metadata": Place("metadata-apply", (TransactionCoordinator, "apply"), create_two),

@@ -166,11 +166,11 @@ def test_the_fetches_and_produces_of_departed_clients_leave_and_cost_nothing(pai
     fetches = [lone.fetch(topic, 0, max_wait_ms=2**31 - 1) for _ in range(1000)]
     produces = [lone.produce(topic, batch().buffer, timeout_ms=2**31 - 1) for _ in range(10)]
     assert (len(replicas.fetches), len(replicas.produces)) == (1000, 10)
-    tasks = len(lone.node._timer)
+    tasks = len(lone.node.timer)
     for answer in (*fetches, *produces):
         answer.abandon()
     assert (len(replicas.fetches), len(replicas.produces)) == (0, 0)
-    assert len(lone.node._timer) == tasks - 1010
+    assert len(lone.node.timer) == tasks - 1010
     lone.fetch(topic, 10, follower=2)
     assert not any(answer.kept for answer in (*fetches, *produces))
 

@@ -7,6 +7,7 @@ from typing import Any
 from pykraft.broker.coordination.transaction_markers import PARTITIONS_PER_REQUEST, RETRY_BACKOFF_MS, TransactionMarkers
 from pykraft.common.core import FOREVER, Failure, Outbound
 from pykraft.common.errors import ErrorCode
+from pykraft.common.rooms import Room
 from pykraft.common.types import Node, TopicPartition, Uuid
 from pykraft.coordinator.transaction.shard import Ending
 from pykraft.metadata.delta import MetadataDelta
@@ -63,7 +64,11 @@ class Sender:
         self.now = 0
         self.done: list[str] = []
         self.markers = TransactionMarkers(
-            image=lambda: self.image, listener="PLAINTEXT", request_timeout_ms=1000, trace=lambda *_, **__: None
+            image=lambda: self.image,
+            listener="PLAINTEXT",
+            request_timeout_ms=1000,
+            trace=lambda *_, **__: None,
+            room=Room("transactions"),
         )
         topics = [TopicRecord(name=name, topic_id=topic_id) for name, topic_id in IDS.items()]
         self.change(broker(1), broker(2), *topics, partition("t", 1), partition("u", 2))

@@ -19,6 +19,7 @@ from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Failure, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics
+from pykraft.common.rooms import Room
 from pykraft.common.settings.topic_config import FOLLOWER_REPLICATION_THROTTLED_REPLICAS, LOG_CONFIG
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Silence, Tracer
@@ -75,6 +76,7 @@ def following(
         quotas=quotas,
         on_all_deleted=on_all_deleted,
         on_disk_failure=on_disk_failure,
+        room=Room("replicas"),
     )
     fetcher.add(follower)
     return follower, fetcher, Script(fetcher)
