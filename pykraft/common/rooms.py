@@ -23,7 +23,10 @@ each turn that there is, as all of them once were.
 
 **The audit.** Polling a room that sleeps must do nothing. So a simulated history may poll all sleepers after each turn,
 and fail, by the room's name, if that does anything at all (`sim.laws.sleep_laws`). Which marks there are, and why, is
-the table of `broker.turns.marks`. A test takes each mark away, and the audit finds each.
+the table of `broker.turns.marks`. A test takes each mark away, and the audit finds it.
+
+**The round.** On the real clock a node visits all its rooms once a second (`runtime.threaded`). There a mark too few
+costs a second and not the node. The simulator has no such net: what is wrong is to be seen.
 
 This is ours: in Kafka these parts are threads, and the operating system lets them sleep.
 """
@@ -123,6 +126,11 @@ class Rooms:
     def asleep(self, now: int) -> list[Room]:
         """The rooms that a turn would not visit now."""
         return [room for room in self._rooms if not room.is_marked and not room.is_awake and room.due > now]
+
+    def mark_all(self, why: str) -> None:
+        """Visit every room."""
+        for room in self._rooms:
+            room.mark(why)
 
     @property
     def has_marked(self) -> bool:

@@ -67,6 +67,8 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
 MAX_WAIT_MS = 1000
+ROUND_MS = 1000
+"""After this long all rooms of the node are visited, whatever is marked (`common.rooms`)."""
 NetworkMode = Literal["fused", "staged"]
 """Where the stages between a client's socket and the node run."""
 
@@ -106,7 +108,7 @@ class NodeThread:
         self._stages: FusedStages | StagedStages | None = None
         self._outbox: list[Outbound] = []
         """What another thread that owned the node has left to be sent."""
-        self._deadline = 0
+        self._deadline = self._round_at = 0
         """When this thread looks at the node again, if nothing wakes it."""
         self._metrics_server: MetricsServer | None = None
         self.failure: BaseException | None = None
@@ -282,6 +284,9 @@ class NodeThread:
                 stages.handle(now)
                 self._background.drain()
                 self._answer_calls()
+                if now >= self._round_at:
+                    self._round_at = now + ROUND_MS
+                    self.node.rooms.mark_all("round")
                 poll = self.node.poll(now)
                 self._send((*self._outbox, *poll.requests), now)
                 self._outbox.clear()

@@ -34,12 +34,12 @@ from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
+from pykraft.sim.laws import sleep_laws
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.invariants import PLAIN, RECREATED, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
-from pykraft.sim.laws.sleep_laws import SleepAudit
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.report import Report, SimulationFailed
@@ -71,8 +71,6 @@ _ACKNOWLEDGED_IN_CALM = 50
 """So many records must be acknowledged after the trouble has ended."""
 _PAUSE_MS = 20
 """Between two attempts to make the topic, where there is also a group: its members keep the nodes busy meanwhile."""
-AUDIT_PERIOD, AUDITED = 5, (0,)
-"""Of this many seeds, those in whose histories the nodes' sleeping rooms are audited after each turn."""
 SIMULATOR = -1
 """The node id under which the simulator itself reports."""
 
@@ -149,8 +147,8 @@ class SimulatedCluster:
                 self.knobs.background_us,
                 SeededSlice(self._dice(f"slices of node {node_id}"), self.knobs.slice_ends),
             )
-            if self.seed % AUDIT_PERIOD in AUDITED:
-                machine.audit = SleepAudit(self._dice(f"audit of node {node_id}")).check
+            if self.seed % sleep_laws.AUDIT_PERIOD == 0:
+                machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check
             self.nodes[node_id] = machine
             format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, levels=self._levels)
             machine.filesystem.sync_all()

@@ -8,7 +8,7 @@ import pytest
 
 from pykraft.broker.turns.marks import MARKS
 from pykraft.common.rooms import Room
-from pykraft.sim import cluster
+from pykraft.sim.laws import sleep_laws
 from pykraft.simulation import Simulation, SimulationFailed
 
 
@@ -38,7 +38,7 @@ def die_without(lost: Mark, seed: int, steps: int, patch: pytest.MonkeyPatch) ->
 
     patch.setattr(Room, "mark", lambda room, why: None if is_lost(room, why) else mark(room, why))
     patch.setattr(Room, "wake_by", lambda room, due, why: None if is_lost(room, why) else wake_by(room, due, why))
-    patch.setattr(cluster, "AUDIT_PERIOD", 1)
+    patch.setattr(sleep_laws, "AUDIT_PERIOD", 1)
     with pytest.raises(SimulationFailed) as death:
         run(seed, steps)
     return str(death.value)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pykraft.broker.turns.marks import MARKS
-from pykraft.sim import cluster
+from pykraft.sim.laws import sleep_laws
 from pykraft.sim.laws.sleep_laws import SleepAudit
 from pykraft.simulation import Simulation
 from tests.sim.sleepers import Mark, die_without
@@ -87,7 +87,7 @@ def test_every_mark_is_either_seen_or_known_to_be_unseen() -> None:
 def test_an_audited_history_is_the_same_history(monkeypatch: pytest.MonkeyPatch) -> None:
     traces = []
     for period in (1, 1000):
-        monkeypatch.setattr(cluster, "AUDIT_PERIOD", period)
+        monkeypatch.setattr(sleep_laws, "AUDIT_PERIOD", period)
         simulation = Simulation(401)
         simulation.at(900)
         traces.append(simulation.trace)

@@ -21,6 +21,8 @@ from pykraft.common.core import Poll
 from pykraft.common.rooms import Room
 from pykraft.sim.laws.invariants import require
 
+AUDIT_PERIOD = 5
+"""One of this many seeds has histories in which the nodes' sleeping rooms are audited after each turn."""
 DEEP = 0.0001
 """How often the whole state is compared, of all times that a room is polled."""
 
