@@ -134,7 +134,7 @@ def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams
         return 0  # the reader is where everything ends: mostly so, and the quickest to tell
     if not log.log_start_offset <= place.offset <= log.log_end_offset:
         return None
-    if params.is_held_back(partition):
+    if params.holds_back is not None and params.is_held_back(partition):
         return 0
     if params.min_bytes <= 1:
         return int(place.offset < upper_bound)

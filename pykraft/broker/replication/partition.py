@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from pykraft.broker.replication.follower_state import UNKNOWN, FollowerState
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.settings.topic_config import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
+from pykraft.common.settings.topic_config import CLEANUP_POLICY
 from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -119,7 +119,7 @@ class Partition:
     @property
     def min_insync_replicas(self) -> int:
         """What the topic demands, but no more than it has replicas."""
-        return min(self.log.config[MIN_INSYNC_REPLICAS], max(1, len(self._replicas)))
+        return min(self.log.rules.min_insync_replicas, max(1, len(self._replicas)))
 
     @property
     def is_under_min_isr(self) -> bool:
