@@ -242,9 +242,7 @@ class Partition:
         """Let the log begin at `offset` (-1: at the high watermark), as its leader; the offset that this meant."""
         self.check_leader()
         if "delete" not in self.log.config[CLEANUP_POLICY]:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{self.name} has no cleanup.policy that deletes records"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.name} has no cleanup.policy that deletes records")
         wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
         if wanted < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no offset {wanted}")
