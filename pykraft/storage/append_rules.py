@@ -25,6 +25,7 @@ from pykraft.common.settings.topic_config import (
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     MESSAGE_TIMESTAMP_TYPE,
+    MIN_INSYNC_REPLICAS,
     SEGMENT_BYTES,
     SEGMENT_JITTER_MS,
     SEGMENT_MS,
@@ -60,6 +61,8 @@ class AppendRules:
     """How much time a segment may span. The active one is never compacted, so the wait for that is a limit as well."""
     segment_jitter_ms: int
     flush_messages: int
+    min_insync_replicas: int
+    """This many replicas must be in sync for an append that waits for all of them."""
 
     @classmethod
     def of(cls, config: Config) -> "AppendRules":
@@ -84,6 +87,7 @@ class AppendRules:
             max_segment_ms=longest_ms,
             segment_jitter_ms=min(config[SEGMENT_JITTER_MS], longest_ms),
             flush_messages=config[FLUSH_MESSAGES],
+            min_insync_replicas=config[MIN_INSYNC_REPLICAS],
         )
 
     def max_ms_of(self, topic_partition: TopicPartition, base_offset: int) -> int:

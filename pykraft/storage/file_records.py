@@ -137,4 +137,6 @@ class FileRecords(Synced):
 
     def find(self, offset: int, position: int) -> BatchPosition | None:
         """The first batch at or after `position` whose last offset is at least `offset`."""
-        return next((BatchPosition(*found) for found in self._scan(position, offset)), None)
+        for found in self._scan(position, offset):
+            return BatchPosition(*found)
+        return None

@@ -119,7 +119,8 @@ class UnifiedLog:
     @config.setter
     def config(self, config: Config) -> None:
         self._config = config
-        self._rules = AppendRules.of(config)
+        self.rules = AppendRules.of(config)
+        """The same as an append needs them, worked out once."""
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
@@ -163,7 +164,7 @@ class UnifiedLog:
 
     def validation(self, batch: RecordBatch, budget: UnpackBudget) -> Steps[ValidatedBatch]:
         """Check a client's batch, and make of it what is to be appended. KafkaError if it must not be."""
-        return validation(batch, self._rules, self._clock.time_ms(), budget)
+        return validation(batch, self.rules, self._clock.time_ms(), budget)
 
     def append_as_leader(
         self,
@@ -180,7 +181,7 @@ class UnifiedLog:
             batch = finish(self.validation(batch, UnpackBudget()))
         if isinstance(batch, ValidatedBatch):
             batch, append_time = batch
-        most_bytes = self._rules.max_segment_bytes
+        most_bytes = self.rules.max_segment_bytes
         if batch.size > most_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {most_bytes}")
         batch.assign(self.log_end_offset, leader_epoch)
@@ -238,7 +239,7 @@ class UnifiedLog:
         for completed in update.completed:
             segment.index_aborted(completed)
             self._has_new_files |= completed.aborted  # the first one in a segment makes its index
-        if leaves_gap or self.log_end_offset - self.recovery_point >= self._rules.flush_messages:
+        if leaves_gap or self.log_end_offset - self.recovery_point >= self.rules.flush_messages:
             self.flush()
         if leaves_gap:
             self._on_recovery_point(self.topic_partition, self.recovery_point)
@@ -248,7 +249,7 @@ class UnifiedLog:
     def _segment_for(self, size: int, found: list[RecordBatch], now_ms: int) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
         segment = self._segments.active
-        rules, last_offset = self._rules, found[-1].last_offset
+        rules, last_offset = self.rules, found[-1].last_offset
         youngest = max(batch.max_timestamp for batch in found)
         max_ms = rules.max_ms_of(self.topic_partition, segment.base_offset)
         if segment.should_roll(size, last_offset, youngest, now_ms, rules.max_segment_bytes, max_ms):

@@ -62,10 +62,6 @@ class FetchParams(NamedTuple):
     tells_high_watermark: bool = False
     """Whether a follower that waits is answered as soon as the high watermark is another than in its last answer."""
 
-    def preferred_replica(self, partition: Partition, place: FetchPlace) -> int:
-        """The follower that the reader is sent to; -1 for none."""
-        return NO_REPLICA if self.select_replica is None else self.select_replica(partition, place)
-
     def is_held_back(self, partition: Partition) -> bool:
         """Whether the reader gets no records of the partition now."""
         return self.holds_back is not None and self.holds_back(partition, self.replica_id)
@@ -108,9 +104,10 @@ def read_partition(
     result.high_watermark = log.high_watermark
     result.log_start_offset = log.log_start_offset
     result.last_stable_offset = log.last_stable_offset
-    result.preferred_read_replica = params.preferred_replica(partition, place)
-    if result.preferred_read_replica != NO_REPLICA:
-        return result
+    if params.select_replica is not None:
+        result.preferred_read_replica = params.select_replica(partition, place)
+        if result.preferred_read_replica != NO_REPLICA:
+            return result
     result.diverging = diverging_end(partition, place)
     if result.diverging is None and not params.is_held_back(partition):
         data = log.read(place.offset, min(place.max_bytes, max_bytes), params.isolation, at_least_one)
@@ -123,7 +120,7 @@ def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams
     """How many bytes `read_partition` would give, at most the place's own limit, without reading them. If any will do
     for `min_bytes`, they are not counted. None if there is news. KafkaError and OSError as for `read_partition`."""
     log = partition.log
-    if params.select_replica is not None and params.preferred_replica(partition, place) != NO_REPLICA:
+    if params.select_replica is not None and params.select_replica(partition, place) != NO_REPLICA:
         return None
     if params.tells_high_watermark and params.has_untold_high_watermark(partition):
         return None
@@ -134,7 +131,7 @@ def available_bytes(partition: Partition, place: FetchPlace, params: FetchParams
         return 0  # the reader is where everything ends: mostly so, and the quickest to tell
     if not log.log_start_offset <= place.offset <= log.log_end_offset:
         return None
-    if params.is_held_back(partition):
+    if params.holds_back is not None and params.is_held_back(partition):
         return 0
     if params.min_bytes <= 1:
         return int(place.offset < upper_bound)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from pykraft.broker.replication.follower_state import UNKNOWN, FollowerState
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.settings.topic_config import CLEANUP_POLICY, MIN_INSYNC_REPLICAS
+from pykraft.common.settings.topic_config import CLEANUP_POLICY
 from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
@@ -90,6 +90,9 @@ class Partition:
     def __init__(self, broker_id: int, key: TopicIdPartition, log: UnifiedLog, max_lag_ms: int, trace: Tracer) -> None:
         self._broker_id = broker_id
         self.key = key
+        self.topic_partition = key.topic_partition
+        self.name = str(self.topic_partition)
+        """What the journal calls it."""
         self.log = log
         self._max_lag_ms = max_lag_ms
         self._trace = trace
@@ -107,7 +110,7 @@ class Partition:
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else "follower"
-        return f"Partition({self.key.topic_partition}, {role}, epoch {self.leader_epoch})"
+        return f"Partition({self.name}, {role}, epoch {self.leader_epoch})"
 
     @property
     def is_leader(self) -> bool:
@@ -116,7 +119,7 @@ class Partition:
     @property
     def min_insync_replicas(self) -> int:
         """What the topic demands, but no more than it has replicas."""
-        return min(self.log.config[MIN_INSYNC_REPLICAS], max(1, len(self._replicas)))
+        return min(self.log.rules.min_insync_replicas, max(1, len(self._replicas)))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -146,7 +149,7 @@ class Partition:
         if is_new:
             self._trace(
                 "leadership",
-                partition=str(self.key.topic_partition),
+                partition=self.name,
                 leader=self.leader_id,
                 epoch=self.leader_epoch,
                 end=self.log.log_end_offset,
@@ -231,7 +234,7 @@ class Partition:
         return leader_log_start > self.log.log_start_offset and self.log.increase_log_start(leader_log_start)
 
     def _trace_append(self) -> None:
-        self._trace("append", partition=str(self.key.topic_partition), end=self.log.log_end_offset)
+        self._trace("append", partition=self.name, end=self.log.log_end_offset)
 
     # --- deleting records ---------------------------------------------------------------------------------------------
 
@@ -239,9 +242,7 @@ class Partition:
         """Let the log begin at `offset` (-1: at the high watermark), as its leader; the offset that this meant."""
         self.check_leader()
         if "delete" not in self.log.config[CLEANUP_POLICY]:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{self.key.topic_partition} has no cleanup.policy that deletes records"
-            )
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.name} has no cleanup.policy that deletes records")
         wanted = self.log.high_watermark if offset == HIGH_WATERMARK else offset
         if wanted < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no offset {wanted}")
@@ -296,7 +297,7 @@ class Partition:
                 reached = follower.end_offset
         if reached <= self.log.high_watermark or not self.log.update_high_watermark(reached):
             return False
-        self._trace("high_watermark", partition=str(self.key.topic_partition), offset=reached)
+        self._trace("high_watermark", partition=self.name, offset=reached)
         return True
 
     def _must_wait_for(self, follower: FollowerState, end_offset: int, now: int) -> bool:
@@ -359,7 +360,7 @@ class Partition:
         if state.isr != self.isr_state.isr and self.is_leader:
             self._trace(
                 "isr",
-                partition=str(self.key.topic_partition),
+                partition=self.name,
                 isr=sorted(state.isr),
                 epoch=self.leader_epoch,
                 end=self.log.log_end_offset,

@@ -105,10 +105,10 @@ class ReplicaFetcher:
         self._outbox: list[Outbound] = []
 
     def add(self, partition: Partition) -> None:
-        self._followed[partition.key.topic_partition] = _Followed(partition)
+        self._followed[partition.topic_partition] = _Followed(partition)
 
     def remove(self, partition: Partition) -> None:
-        self._followed.pop(partition.key.topic_partition, None)
+        self._followed.pop(partition.topic_partition, None)
 
     def set_node(self, node: Node | None) -> None:
         self._node = node
@@ -128,7 +128,7 @@ class ReplicaFetcher:
         if not awake:
             return Poll(wake_at, outbox)
         self._in_flight = True
-        asked = {followed.partition.key.topic_partition: _asked(followed) for followed in awake}
+        asked = {followed.partition.topic_partition: _asked(followed) for followed in awake}
         outbox.append(
             Outbound(
                 CHANNEL,
@@ -157,7 +157,7 @@ class ReplicaFetcher:
     def _request(self, partitions: list[Partition]) -> FetchRequest:
         max_bytes = self._values[keys.REPLICA_FETCH_MAX_BYTES]
         wanted = {
-            partition.key.topic_partition: Wanted(
+            partition.topic_partition: Wanted(
                 topic_id=partition.key.topic_id,
                 fetch_offset=partition.log.log_end_offset,
                 partition_max_bytes=max_bytes,
@@ -216,7 +216,7 @@ class ReplicaFetcher:
         except OSError as error:
             self._on_disk_failure(error)
         except KafkaError as error:
-            partition = str(followed.partition.key.topic_partition)
+            partition = followed.partition.name
             self._trace("replica_append_refused", partition=partition, reason=str(error))
             followed.resting_until = rest_until
 
@@ -229,13 +229,13 @@ class ReplicaFetcher:
                 else:
                     self._append(partition, answer)
             case ErrorCode.OFFSET_OUT_OF_RANGE as error:
-                self._trace("fetch_refused", partition=str(partition.key.topic_partition), error=error.name)
+                self._trace("fetch_refused", partition=partition.name, error=error.name)
                 followed.resting_until = rest_until
                 self._ask_for_start(followed)
             case ErrorCode.FENCED_LEADER_EPOCH:
                 followed.resting_until = FOREVER  # the metadata log brings the new epoch, and with it a new start
             case error:
-                self._trace("fetch_refused", partition=str(partition.key.topic_partition), error=error.name)
+                self._trace("fetch_refused", partition=partition.name, error=error.name)
                 followed.resting_until = rest_until
 
     def _append(self, partition: Partition, answer: FetchResponse.Topic.Partition) -> None:
@@ -249,8 +249,8 @@ class ReplicaFetcher:
             self._topic_metrics.replicated(len(records), is_added=self._broker_id in partition.adding)
         if count or partition.log.high_watermark > high_watermark_before:
             self._on_news(partition)
-        self._quotas.follower.record(partition.key.topic_partition, len(records))
-        followed = self._followed.get(partition.key.topic_partition)
+        self._quotas.follower.record(partition.topic_partition, len(records))
+        followed = self._followed.get(partition.topic_partition)
         if followed is not None:
             followed.lag = max(0, answer.high_watermark - partition.log.log_end_offset)
 
@@ -268,7 +268,7 @@ class ReplicaFetcher:
         agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
         before = log.log_end_offset
         log.truncate_to(agreed)
-        self._trace("truncate", partition=str(partition.key.topic_partition), before=before, end=log.log_end_offset)
+        self._trace("truncate", partition=partition.name, before=before, end=log.log_end_offset)
 
     def _ask_for_start(self, followed: _Followed) -> None:
         """The log here ends outside of the leader's: find out where the leader's begins."""
@@ -287,7 +287,7 @@ class ReplicaFetcher:
         question = _asked(followed)
 
         def on_response(response: Any, now: int) -> None:
-            now_followed = self._followed.get(partition.key.topic_partition)
+            now_followed = self._followed.get(partition.topic_partition)
             if not isinstance(response, ListOffsetsResponse) or now_followed is None:
                 return
             if not self._is_current(now_followed, question):
@@ -314,7 +314,7 @@ class ReplicaFetcher:
             partition.log.truncate_fully(offset)
         except OSError as error:
             self._on_disk_failure(error)
-        self._trace("truncate_fully", partition=str(partition.key.topic_partition), end=offset)
+        self._trace("truncate_fully", partition=partition.name, end=offset)
 
 
 def _asked(followed: _Followed) -> _Asked:

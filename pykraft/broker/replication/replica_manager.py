@@ -190,7 +190,7 @@ class ReplicaManager:
                 self.room.mark("followed")
             for partition in list(self.partitions.values()):
                 partition.set_image(image)
-                self.deletes.check(partition.key.topic_partition)  # a dead follower is not waited for
+                self.deletes.check(partition.topic_partition)  # a dead follower is not waited for
                 yield
 
     def set_strays_aside(self) -> None:
@@ -380,7 +380,7 @@ class ReplicaManager:
         yield
         validated = yield from validation
         # Between the steps the partition may have moved, lost replicas, or made room for another of its name.
-        now_here = self.partition(partition.key.topic_partition, partition.key.topic_id)
+        now_here = self.partition(partition.topic_partition, partition.key.topic_id)
         if now_here is not partition or partition.leader_epoch != leader_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership changed while the batch was checked")
         partition.check_may_append(needs_all)
@@ -414,7 +414,7 @@ class ReplicaManager:
             info = partition.append_as_leader(batch, now, origin, check)
         except OSError as error:
             raise self.on_disk_failure(error) from error
-        self._trace("append", partition=str(partition.key.topic_partition), end=partition.log.log_end_offset)
+        self._trace("append", partition=partition.name, end=partition.log.log_end_offset)
         size = batch.batch.size if isinstance(batch, ValidatedBatch) else batch.size
         self.topic_metrics.produced(partition.key.topic, info.last_offset - info.first_offset + 1, size)
         self._wake(partition)
@@ -430,9 +430,9 @@ class ReplicaManager:
         on_news = self._watched.get(partition.key.topic)
         if on_news is not None:
             on_news(partition.key.partition)
-        self.produces.check(partition.key.topic_partition)
-        self.fetches.check(partition.key.topic_partition)
-        self.deletes.check(partition.key.topic_partition)
+        self.produces.check(partition.topic_partition)
+        self.fetches.check(partition.topic_partition)
+        self.deletes.check(partition.topic_partition)
 
     def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
         """Delete the records before `offset` (-1: the high watermark) as the partition's leader; returns the new log
@@ -512,7 +512,7 @@ class ReplicaManager:
         if rose:
             self._wake(partition)
         else:
-            self.deletes.check(partition.key.topic_partition)
+            self.deletes.check(partition.topic_partition)
         return place
 
     def note_told(self, results: Sequence[FetchResult], replica: int) -> None:

@@ -137,7 +137,7 @@ class ReplicationQuotas:
         """Whether this follower gets no records now from the partition that is led here."""
         if replica in partition.isr_state.isr:
             return False
-        return self.leader.is_throttled(partition.key.topic_partition) and self.leader.is_exceeded
+        return self.leader.is_throttled(partition.topic_partition) and self.leader.is_exceeded
 
     def holds_off(self, topic_partition: TopicPartition, lag: int | None) -> bool:
         """Whether this broker does not fetch the partition now, of which it lacks this many committed records; None: it

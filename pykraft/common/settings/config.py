@@ -194,26 +194,30 @@ class ConfigDef:
     def resolve(self, *layers: Mapping[str, str]) -> "Config":
         """The settings that hold when these layers lie on top of each other, strongest first."""
         values: dict[str, Any] = {}
+        layers = tuple(filter(None, layers))  # one that is empty is not asked for each key
         for key in self.keys.values():
-            found = next((value for layer in layers for value in _in_layer(key, layer)), None)
+            found = _said_of(key, layers) if layers else None
             if found is None and key.required:
                 raise ConfigError(f"{key.name} is not set, but must be: {key.meaning}")
             values[key.name] = key.default if found is None else found[0]
         return Config(values)
 
 
-def _in_layer(key: Key[Any], layer: Mapping[str, str]) -> Iterable[tuple[Any]]:
-    """What this layer says of the key: nothing, or its value in a tuple (a value may itself be None or empty)."""
-    if key.name in layer:
-        yield (key.read(layer[key.name]),)
-    for synonym in key.synonyms:
-        if synonym.name in layer:
-            value = key.read(layer[synonym.name], synonym.name)
-            if synonym.scale > 1:
-                if value > LARGEST["int"]:
-                    raise ConfigError(f"{synonym.name} is {value}, but must be at most {LARGEST['int']}")
-                value = value * synonym.scale if value >= 0 else value  # -1 means "no limit" in every unit
-            yield (value,)
+def _said_of(key: Key[Any], layers: Sequence[Mapping[str, str]]) -> tuple[Any] | None:
+    """The value that the strongest layer with this key gives it, in a tuple: it may itself be None or empty. None if no
+    layer has the key."""
+    for layer in layers:
+        if key.name in layer:
+            return (key.read(layer[key.name]),)
+        for synonym in key.synonyms:
+            if synonym.name in layer:
+                value = key.read(layer[synonym.name], synonym.name)
+                if synonym.scale > 1:
+                    if value > LARGEST["int"]:
+                        raise ConfigError(f"{synonym.name} is {value}, but must be at most {LARGEST['int']}")
+                    value = value * synonym.scale if value >= 0 else value  # -1 means "no limit" in every unit
+                return (value,)
+    return None
 
 
 class Config:

@@ -130,7 +130,7 @@ class OffsetApis:
                 found = yield from offset_of_max_timestamp(partition.log)
             else:
                 found = yield from offset_for_timestamp(partition.log, asked.timestamp)
-            if self._led(partition.key.topic_partition, asked, request) is not partition:
+            if self._led(partition.topic_partition, asked, request) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             end, is_behind = _end(partition, request)
             if found is not None and found.offset < end:
