@@ -23,10 +23,8 @@ each turn that there is, as all of them once were.
 
 **The audit.** Polling a room that sleeps must do nothing. So a simulated history may poll all sleepers after each turn,
 and fail, by the room's name, if that does anything at all (`sim.laws.sleep_laws`). Which marks there are, and why, is
-the table of `broker.turns.marks`. A test takes each mark away, and the audit finds it.
-
-**The round.** On the real clock a node visits all its rooms once a second (`runtime.threaded`). There a mark too few
-costs a second and not the node. The simulator has no such net: what is wrong is to be seen.
+the table of `broker.turns.marks`. On the real clock a node visits all its rooms once a second (`runtime.threaded`), so
+that a mark too few costs a second, and not the node. The simulator has no such net: it is to see what is wrong.
 
 This is ours: in Kafka these parts are threads, and the operating system lets them sleep.
 """

@@ -605,3 +605,19 @@ def test_a_process_that_ends_without_closing_its_cluster_leaves_no_directory() -
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert not Path(done.stdout.strip()).exists()
     assert done.stderr == ""
+
+
+def test_a_running_node_visits_all_its_rooms_once_a_second() -> None:
+    """A mark too few costs a second then, and not the node."""
+    with Cluster(1) as cluster:
+        thread = cluster._nodes[1]
+        assert isinstance(thread, NodeThread)
+        room = next(room for room in thread.node.rooms if room.name == "opening")
+        poll, visits = room.poll, []
+
+        def visited(now: int) -> Poll | int:
+            visits.append(now)
+            return poll(now)
+
+        room.poll = visited
+        wait_until(lambda: len(visits) > 1, "a room in which nothing happens is visited again and again", 30)

@@ -272,8 +272,7 @@ class GroupCoordinator:
         self._is_stale = True
         self.room.mark("metadata")
         deleted = {(topic.name, topic_id) for topic_id, topic in delta.removed_topics.items()}
-        # A topic of the same name has other groups, and epochs that begin again.
-        if any(name == GROUP_TOPIC for name, _ in deleted):
+        if any(name == GROUP_TOPIC for name, _ in deleted):  # the next one has other groups, and epochs from 0 on
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
@@ -294,9 +293,8 @@ class GroupCoordinator:
             self.room.mark("log made")
 
     def _forget_deleted(self, now: int) -> None:
-        """Forget the offsets of deleted topics in the shards that are loaded by now. If this broker dies before, those
-        committed by name stay: the next coordinator has not seen the deletion, and asks nobody whether the topic of an
-        offset is there. So it is in Kafka (GroupCoordinatorService.handleTopicsDeletion; onLoaded forgets nothing)."""
+        """Forget the offsets of deleted topics in the shards that are loaded by now. If this broker dies before, they
+        stay, as in Kafka (GroupCoordinatorService.handleTopicsDeletion): a load does not ask which topics there are."""
         active = self.runtime.active_partitions()
         for partition in [each for each in sorted(self._deleted) if each in active]:
             topics = self._deleted.pop(partition)
