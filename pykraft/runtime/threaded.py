@@ -12,8 +12,7 @@ By default everything of the node happens on this thread (`runtime.fused`). With
 a client's socket and the node have threads of their own, as in Kafka (`runtime.staged`). Then the thread of this loop
 shares the node with them, and each of its turns holds the node's lock.
 
-Other threads reach it by `call`, which runs a function between two steps
-of the loop and hands back its result.
+Other threads reach it by `call`, which runs a function between two steps of the loop and hands back its result.
 
 Sockets are drained before deadlines are checked. A thread that was held up for a while therefore first hears what came
 meanwhile, and only then judges which nodes have been silent for too long.
@@ -67,8 +66,7 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
 MAX_WAIT_MS = 1000
-ROUND_MS = 1000
-"""After this long all rooms of the node are visited, whatever is marked (`common.rooms`)."""
+"""The longest wait; and how often all rooms of the node are visited, whatever is marked (`common.rooms`)."""
 NetworkMode = Literal["fused", "staged"]
 """Where the stages between a client's socket and the node run."""
 
@@ -285,7 +283,7 @@ class NodeThread:
                 self._background.drain()
                 self._answer_calls()
                 if now >= self._round_at:
-                    self._round_at = now + ROUND_MS
+                    self._round_at = now + MAX_WAIT_MS
                     self.node.rooms.mark_all("round")
                 poll = self.node.poll(now)
                 self._send((*self._outbox, *poll.requests), now)
