@@ -61,7 +61,6 @@ from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError
 from pykraft.transport.frame_recorder import FrameRecorder
 
 T = TypeVar("T")
-
 SWITCH_INTERVAL_S = 0.0005
 """How long a Python thread may keep the interpreter from the others: the default of 5 ms adds up over several hops."""
 
