@@ -15,9 +15,9 @@ line, so a client that repeats its request does not fill the disk. A *sort* is a
 class of the exception; at most `MOST_SORTS` are told apart. The metric
 ``pykraft:type=FaultHandler,name=FaultCount,place=...`` counts.
 
-These are no faults, and `handle_fault` raises them again: OSError, because a disk that fails stops the node in order
-(`broker.node.Node.disk_failure`), and what is no Exception (KeyboardInterrupt, the crash of a simulated machine). A
-KafkaError that a handler raises is an answer: catch it before.
+These are no faults, and `handle_fault` raises them again: OSError, because a disk that fails stops the node without
+another write (`broker.node.Node.disk_failure`), and what is no Exception (KeyboardInterrupt, the crash of a simulated
+machine). A KafkaError that a handler raises is an answer: catch it before.
 
 `FatalFault` is the other case: the node's own state cannot be trusted any more, and must not be answered from or
 persist. It is no Exception, so it passes every place that survives faults, and ends the node.
