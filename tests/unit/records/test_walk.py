@@ -62,11 +62,14 @@ def test_any_bytes_are_walked_over_alike_from_any_number_on(number: int, some: b
 
 @compiled
 def test_a_history_is_the_same_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = [Simulation(7).run()]
-    monkeypatch.setattr(overview, "go_over", PYTHON)
-    reports.append(Simulation(7).run())
-    assert reports[0] == reports[1]
-    assert reports[0].digest
+    traces = []
+    for go_over in (walk.go_over, PYTHON):
+        monkeypatch.setattr(overview, "go_over", go_over)
+        simulation = Simulation(7)
+        simulation.at(1500)
+        traces.append(simulation.trace)
+    assert traces[0] == traces[1]
+    assert any(event.name == "high_watermark" and event.fields["partition"] == "t-0" for event in traces[0])
 
 
 def test_a_number_that_is_too_long_ends_the_walk() -> None:
