@@ -156,6 +156,7 @@ ASKED_LONGER = (
     "tests/conformance",
     "tests/judges",
     "tests/scale",
+    "tests/environment",
 )
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 

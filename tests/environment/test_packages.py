@@ -14,6 +14,7 @@ from tests.harness.tree import ROOT
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 PROJECT = tomllib.loads(PYPROJECT)["project"]
+BUILD: list[str] = tomllib.loads(PYPROJECT)["build-system"]["requires"]
 CORE: list[str] = PROJECT["dependencies"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
@@ -64,7 +65,8 @@ def test_the_given_packages_are_dependencies() -> None:
 def test_every_dependency_says_in_a_line_what_it_is_for() -> None:
     project, _, _ = PYPROJECT.partition("[tool.")
     justified = re.findall(r'^    "([^"]+)",\s+# \S.{8,}$', project, re.MULTILINE)
-    assert sorted(justified) == sorted([*CORE, *EXTRAS["spark"], *EXTRAS["course"], *EXTRAS["test"]])
+    needed = [*BUILD, *CORE, *EXTRAS["spark"], *EXTRAS["course"], *EXTRAS["test"]]
+    assert sorted(justified) == sorted(needed)
 
 
 def test_each_extra_includes_the_one_before() -> None:
