@@ -240,9 +240,13 @@ class ClusterMetadata:
     def learn_leader(
         self, topic_partition: TopicPartition, leader: LeaderIdAndEpoch, endpoints: Sequence[NodeEndpoint]
     ) -> None:
-        """A broker that does not lead the partition any more names the one that does, and its address (KIP-951)."""
+        """A broker that does not lead the partition any more names the one that does, and its address (KIP-951). A
+        partition that is not known, perhaps because a broker that lags behind has answered since, is none by that: a
+        topic of which one partition is known would seem to have no other."""
         topic = self.topics.get(topic_partition.topic)
-        if topic is None or leader.leader_id < 0 or leader.leader_epoch <= self.leader_epoch(topic_partition):
+        if topic is None or topic_partition.partition not in topic.partitions:
+            return
+        if leader.leader_id < 0 or leader.leader_epoch <= self.leader_epoch(topic_partition):
             return
         for endpoint in endpoints:
             self.brokers[endpoint.node_id] = Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack)

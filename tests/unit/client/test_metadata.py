@@ -253,6 +253,17 @@ def test_of_unknown_topics_nothing_is_learnt() -> None:
     assert metadata.leader_of(T0) is None
 
 
+def test_a_topic_that_a_late_broker_does_not_know_gets_no_partition_from_a_refusal() -> None:
+    """Else a producer would believe that it has this one partition, and put every key there."""
+    metadata = heard([(1, 5), (2, 5), (3, 5)])
+    metadata.learn(described({}, errors={"t": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+    metadata.learn_leader(T0, *told(4, 6))
+    assert metadata.partitions_of("t") is None
+    metadata.learn(described({"t": [(1, 5)]}))
+    metadata.learn_leader(partition("t-1"), *told(4, 6))
+    assert metadata.partitions_of("t") == [0]
+
+
 def test_what_is_not_known() -> None:
     metadata = heard([(1, 5)])
     assert metadata.leader_of(partition("t-1")) is None
