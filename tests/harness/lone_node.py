@@ -36,6 +36,15 @@ from tests.harness.controllers import new_topic, registration
 from tests.harness.storage import CountedSlice, Inline, ManualClock
 
 CLUSTER_ID = str(Uuid(bytes(15) + b"\xc8"))
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "listeners": "PLAINTEXT://node:9092,CONTROLLER://node:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "controller.quorum.voters": "1@node:9093",
+}
+"""What a lone node is formatted for, in any folder."""
 REQUEST_BYTES = 200
 """The size that every request is said to have."""
 PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
@@ -69,12 +78,7 @@ class LoneNode:
         """How many items of a request are answered in one turn of the node."""
         config = read_node_config(
             {
-                "process.roles": "broker,controller",
-                "node.id": "1",
-                "listeners": "PLAINTEXT://node:9092,CONTROLLER://node:9093",
-                "controller.listener.names": "CONTROLLER",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "controller.quorum.voters": "1@node:9093",
+                **PROPERTIES,
                 "log.dirs": "/data",
                 "metadata.max.idle.interval.ms": "0",
                 **{name.replace("_", "."): value for name, value in settings.items()},

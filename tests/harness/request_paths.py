@@ -60,7 +60,7 @@ from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import ServerConnection
 from tests.harness.controllers import new_topic
-from tests.harness.lone_node import CLUSTER_ID, LoneNode
+from tests.harness.lone_node import CLUSTER_ID, PROPERTIES, LoneNode
 from tests.harness.storage import batch
 from tests.harness.tree import ROOT
 
@@ -73,15 +73,6 @@ COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
 GENERATED = ("pykraft.", "namedtuple_")
 """The modules that generated functions without a file belong to."""
 COMPILED = "records/walk"
-PROPERTIES = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": "PLAINTEXT://node:9092,CONTROLLER://node:9093",
-    "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "controller.quorum.voters": "1@node:9093",
-}
-"""What the folder of a lone node is formatted for."""
 
 
 class Step(NamedTuple):

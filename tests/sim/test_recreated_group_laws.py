@@ -74,7 +74,7 @@ def test_a_reader_is_not_told_what_was(told: dict[TopicPartition, int]) -> None:
 
 
 @pytest.mark.parametrize("told", [{PLACE: 1}, {}, {PLACE: 2}])
-def test_who_asked_early_may_be_told_what_was(told: dict[TopicPartition, int]) -> None:
+def test_a_reader_that_asked_before_the_deletion_may_hear_either_life(told: dict[TopicPartition, int]) -> None:
     group = Group.__new__(Group)
     group.laws = RecreatedGroupLaws("g")
     group.commits(1)
