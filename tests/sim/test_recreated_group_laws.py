@@ -127,5 +127,5 @@ def test_an_acknowledged_commit_is_in_the_log() -> None:
 
 def test_what_nobody_sent_is_not_in_the_log() -> None:
     group = Group()
-    with pytest.raises(Violation, match="3 is committed in g, and nobody sent it"):
+    with pytest.raises(Violation, match="3 is committed in g, and no member sent it"):
         group.committed(3)

@@ -67,7 +67,7 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     },
     "directories": {
         "partition": "the metadata have a replica of this broker in another directory, or do not any more",
-        "answer": "the controller has answered: what is still wrong is told again",
+        "answer": "the controller has answered: what is still wrong is reported again",
     },
     "transactions": {
         "metadata": "the partitions that are led here may be others, or the leaders to which markers go",

@@ -3,7 +3,7 @@
 Its *state* are its committed offsets. Each record of it in the log makes the next state, so the log is a list of
 states. The deletion of the group ends one life of it, and the next commit begins another.
 
-* *Of readers*: what a reader is told is one state of the log, with all its offsets. It is not older than what anybody
+* *Of readers*: what a reader hears is one state of the log, with all its offsets. It is not older than what anybody
   was told before the reader asked: a commit that was acknowledged, or a deletion. So what was committed before a
   deletion is never told after it, and what was committed after it is not lost with it.
 * *Of deletions*: one that is acknowledged has left no offset at some time since it was asked for.
@@ -72,7 +72,9 @@ class RecreatedGroupLaws(LoggedGroupLaws):
         state.pop(place, None)
         if isinstance(value, OffsetCommitValue):
             sender = self._senders.get(value.offset)
-            require(sender is not None, f"{place}: {value.offset} is committed in {self.group_id}, and nobody sent it")
+            require(
+                sender is not None, f"{place}: {value.offset} is committed in {self.group_id}, and no member sent it"
+            )
             require(
                 sender == NO_MEMBER or sender in self._classic or sender in self._modern,
                 f"{place}: {value.offset} is committed in {self.group_id} by {sender}, who is no member of it now",
