@@ -160,11 +160,14 @@ ASKED_LONGER = (
 )
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
-MEASURED = ("00", "04", "05", "09", "23", "24")
-"""The notebooks that measure the machine, or whose JVM takes more than one core: alone on both."""
+MEASURED = ("00", "04", "05", "09")
+"""The notebooks that measure the machine: alone on both cores."""
+WITH_SPARK = ("23", "24")
+"""The notebooks whose JVM and workers take a core for themselves."""
 NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("notebooks/*.ipynb")))
 MEASURED_NOTEBOOKS = tuple(path for path in NOTEBOOKS if pathlib.Path(path).name.startswith(MEASURED))
-OTHER_NOTEBOOKS = tuple(path for path in NOTEBOOKS if path not in MEASURED_NOTEBOOKS)
+SPARK_NOTEBOOKS = tuple(path for path in NOTEBOOKS if pathlib.Path(path).name.startswith(WITH_SPARK))
+OTHER_NOTEBOOKS = tuple(path for path in NOTEBOOKS if path not in (*MEASURED_NOTEBOOKS, *SPARK_NOTEBOOKS))
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
 # In this order: the one that waits most; what is quick to tell; then the long ones, then shorter ones, so that both
@@ -184,6 +187,7 @@ SUITES = (
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
     Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
     Suite("notebooks", "pytest", OTHER_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
+    Suite("with Spark", "pytest", SPARK_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
     Suite("labs", "pytest", ("tests/labs",), ("full",), SLOW_READER, limit_s=900),
     Suite("lab pages", "pytest", LAB_NOTEBOOKS, ("full",), (*NBVAL, *SLOW_READER)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),

@@ -19,7 +19,7 @@ from typing import Any
 from pykraft.broker.node import Node
 from pykraft.common.core import Poll
 from pykraft.common.rooms import Room
-from pykraft.sim.laws.invariants import require
+from pykraft.sim.laws.invariants import Violation
 
 AUDIT_PERIOD = 5
 """One of this many seeds has histories in which the nodes' sleeping rooms are audited after each turn."""
@@ -42,34 +42,40 @@ class SleepAudit:
 
     def check(self, node: Node, counts: Counts, now: int) -> None:
         """Poll every room that sleeps after this turn. Violation, with the room's name, if it did something."""
+        rooms = tuple(node.rooms)
+        marks, deeds = _marks(rooms), _deeds(node, rooms, counts)
         for room in node.rooms.asleep(now):
-            self._check(node, room, counts, now)
-
-    def _check(self, node: Node, room: Room, counts: Counts, now: int) -> None:
-        self.polls += 1
-        before, marked = _deeds(node, counts), _marked(node)
-        is_deep = self._random.random() < self._deep
-        state = _state(node) if is_deep else b""
-        found = room.poll(now)
-        deadline, requests = found if isinstance(found, Poll) else (found, ())
-        name = f"the room {room.name!r} sleeps with work: "
-        require(not requests, f"{name}it sends {requests}")
-        require(marked == _marked(node), f"{name}it marks {_marked(node) - marked}")
-        require(deadline == room.due, f"{name}it is due at {deadline}, not at {room.due}, and it is {now}")
-        deeds = _deeds(node, counts)
-        require(deeds == before, f"{name}it goes from {before} to {deeds}")
-        if is_deep:
-            self.comparisons += 1
-            require(_state(node) == state, f"{name}it changes what the node holds")
-
-
-def _marked(node: Node) -> set[str]:
-    return {room.name for room in node.rooms if room.is_marked}
+            self.polls += 1
+            is_deep = self._random.random() < self._deep
+            state = _state(node) if is_deep else b""
+            found = room.poll(now)
+            deadline, requests = found if isinstance(found, Poll) else (found, ())
+            if requests:
+                raise _violation(room, f"it sends {requests}")
+            if marks != _marks(rooms):
+                marked = [each.name for each, was in zip(rooms, marks, strict=True) if each.is_marked and not was]
+                raise _violation(room, f"it marks {', '.join(marked)}")
+            if deadline != room.due:
+                raise _violation(room, f"it is due at {deadline}, not at {room.due}, and it is {now}")
+            if deeds != (done := _deeds(node, rooms, counts)):
+                raise _violation(room, f"it goes from {deeds} to {done}")
+            if is_deep:
+                self.comparisons += 1
+                if _state(node) != state:
+                    raise _violation(room, "it changes what the node holds")
 
 
-def _deeds(node: Node, counts: Counts) -> tuple[int, ...]:
+def _violation(room: Room, what: str) -> Violation:
+    return Violation(f"the room {room.name!r} sleeps with work: {what}")
+
+
+def _marks(rooms: tuple[Room, ...]) -> list[bool]:
+    return [room.is_marked for room in rooms]
+
+
+def _deeds(node: Node, rooms: tuple[Room, ...], counts: Counts) -> tuple[int, ...]:
     """What a poll may do without saying so, as counts and deadlines."""
-    return *counts(), node.timer.made, node.raft.replica.timer.made, *(each.due for each in node.rooms)
+    return *counts(), node.timer.made, node.raft.replica.timer.made, *[room.due for room in rooms]
 
 
 # --- all that a node holds --------------------------------------------------------------------------------------------

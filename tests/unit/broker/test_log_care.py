@@ -73,7 +73,7 @@ def test_nothing_is_deleted_before_the_metadata_say_what_is_to_be_kept() -> None
         return {name: again.broker.logs.logs[TopicPartition(name, 0)].log_start_offset for name in settings}
 
     again = LoneNode(node.filesystem, cut_off=True)
-    again.run(600_000)
+    again.run(60_000)
     assert not again.broker.is_open and first_offsets() == {"kept": 0, "compacted": 0, "short": 0}
     again.cut_off = False
     again.run(40_000)

@@ -53,7 +53,8 @@ def test_an_idle_node_writes_one_each_interval() -> None:
 
 
 def test_the_interval_0_is_never() -> None:
-    node = LoneNode(**{INTERVAL: "0", IDLE: "60000"})
+    seldom = {"broker_heartbeat_interval_ms": "60000", "broker_session_timeout_ms": "600000"}
+    node = LoneNode(**{INTERVAL: "0", IDLE: "60000"}, **seldom)
     node.run(4 * 3_600_000)
     assert ids(node) == []
 
