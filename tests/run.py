@@ -157,6 +157,7 @@ ASKED_LONGER = (
     "tests/judges",
     "tests/scale",
     "tests/environment",
+    "tests/crash",
 )
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 

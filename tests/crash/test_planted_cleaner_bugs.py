@@ -42,7 +42,7 @@ def values_are_replaced() -> None:
 
 def swaps_are_interrupted_twice() -> None:
     crashes.test_a_crash_while_a_swap_is_being_finished_changes_nothing(
-        "values are replaced, segments are put together"
+        "values are replaced, segments are put together", every=4
     )
 
 
