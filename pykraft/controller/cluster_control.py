@@ -27,7 +27,7 @@ from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_o
 from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord, gathered
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
-from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, LATEST
+from pykraft.metadata.versions import BASE, IV_3_7_2_DIRECTORIES
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
@@ -44,7 +44,7 @@ from pykraft.protocol.messages.records import (
     UnregisterBrokerRecord,
 )
 
-REGISTER_BROKER_VERSION = 3
+REGISTER_BROKER_VERSION = 4
 _MOST_REGISTERED = 1000
 """Listeners, log directories or features of one registration."""
 _RESERVED_DIRECTORIES = 100
@@ -185,7 +185,7 @@ class ClusterControl:
 
 def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     """Whether a broker may be so."""
-    if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_2_DIRECTORIES:
+    if image.features.get(METADATA_VERSION, BASE.level) >= IV_3_7_2_DIRECTORIES:
         _check_directories(image, request)
     check_listeners("broker", request.broker_id, request.listeners)
     check_not_many("features", request.features)

@@ -27,10 +27,10 @@ from pykraft.controller.partitions.elr import safety_records
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (
+    BASE,
     ELR_VERSION,
     IV_3_7_0_CONTROLLER_REGISTRATION,
     KRAFT_VERSION,
-    LATEST,
     METADATA_VERSION,
     METADATA_VERSIONS,
     feature_level,
@@ -143,7 +143,7 @@ class FeatureControl:
             *((f"broker {broker_id}", broker.features) for broker_id, broker in sorted(image.brokers.items())),
         ]
         unheard: set[int] = set()
-        if image.features.get(METADATA_VERSION, LATEST.level) >= IV_3_7_0_CONTROLLER_REGISTRATION:
+        if image.features.get(METADATA_VERSION, BASE.level) >= IV_3_7_0_CONTROLLER_REGISTRATION:
             unheard = set(self._static_voters) - image.controllers.keys() - {self._node_id}
             nodes += (
                 (f"controller {controller_id}", _ranges(controller.features))

@@ -1,13 +1,19 @@
 """The levels at which this code runs, and the records of a new cluster.
 
 A level is a promise to every node and client, so only what is built is supported: every ``metadata.version`` of Kafka
-3.3 to 4.2, and neither share nor streams groups. `metadata.versions` has the levels themselves, and what each of them
+3.3 to 4.4, and neither share nor streams groups. `metadata.versions` has the levels themselves, and what each of them
 adds.
 
-A new cluster gets the highest levels, those of an older release, or those that it is formatted with. They are written
-in the order of their names after ``metadata.version``; level 0 is no record. So a new cluster keeps eligible leader
-replicas, and its first controller writes the ``min.insync.replicas`` of all brokers after the levels (`elr`). An older
-directory keeps the levels that it has, until an administrator changes them (`controller.feature_control`).
+But every directory that Apache Kafka 4.2 formats by default has the levels of share and streams groups. They promise
+what clients may ask, and change no record that a node must understand. So these two are *known*: a node of ours runs in
+such a cluster, keeps their levels, and says to no client and no controller that it has them. Share and streams groups
+are then refused by the version of their requests. A controller of Apache Kafka wants each broker to name all features
+of its cluster, so it refuses ours; a controller of ours takes it.
+
+A new cluster gets the levels of Kafka 4.2, those of another release, or those that it is formatted with. They are
+written in the order of their names after ``metadata.version``; level 0 is no record. So a new cluster keeps eligible
+leader replicas, and its first controller writes the ``min.insync.replicas`` of all brokers after the levels (`elr`). An
+older directory keeps the levels that it has, until an administrator changes them (`controller.feature_control`).
 
 Follows org.apache.kafka.controller.QuorumFeatures, org.apache.kafka.metadata.storage.Formatter and
 org.apache.kafka.metadata.bootstrap.BootstrapMetadata.
@@ -22,6 +28,7 @@ from pykraft.controller.partitions.elr import first_min_isr
 from pykraft.controller.result import VersionedRecord
 from pykraft.metadata.image import FeatureRange, MetadataImage
 from pykraft.metadata.versions import (
+    BASE,
     ELR_VERSION,
     FEATURES,
     GROUP_VERSION,
@@ -30,6 +37,8 @@ from pykraft.metadata.versions import (
     LATEST,
     LOWEST,
     METADATA_VERSION,
+    SHARE_VERSION,
+    STREAMS_VERSION,
     TRANSACTION_VERSION,
     default_level,
     feature_level,
@@ -42,6 +51,7 @@ from pykraft.raft.log.voters import SUPPORTED_KRAFT_VERSIONS
 __all__ = [
     "ELR_VERSION",
     "GROUP_VERSION",
+    "KNOWN_FEATURES",
     "KRAFT_VERSION",
     "METADATA_VERSION",
     "METADATA_VERSION_4_2_IV1",
@@ -55,11 +65,12 @@ __all__ = [
     "level_records",
     "levels_in",
     "levels_of_release",
+    "levels_to_run_at",
     "levels_with",
     "parse_levels",
 ]
 
-METADATA_VERSION_4_2_IV1 = LATEST.level
+METADATA_VERSION_4_2_IV1 = BASE.level
 
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     METADATA_VERSION: FeatureRange(LOWEST.level, LATEST.level),
@@ -68,6 +79,8 @@ SUPPORTED_FEATURES: dict[str, FeatureRange] = {
     TRANSACTION_VERSION: FeatureRange(0, 2),
     ELR_VERSION: FeatureRange(0, 1),
 }
+KNOWN_FEATURES: dict[str, FeatureRange] = {SHARE_VERSION: FeatureRange(0, 2), STREAMS_VERSION: FeatureRange(0, 1)}
+"""What a cluster may run without this code's serving it: no node of ours says that it has them."""
 UNSUPPORTED = FeatureRange(0, 0)
 """The levels of a feature that a node has never heard of."""
 
@@ -86,7 +99,7 @@ def levels_of_release(metadata_version: int) -> dict[str, int]:
     return {METADATA_VERSION: metadata_version, **{name: level for name, level in chosen.items() if level > 0}}
 
 
-NEW_CLUSTER: Mapping[str, int] = levels_of_release(LATEST.level)
+NEW_CLUSTER: Mapping[str, int] = levels_of_release(BASE.level)
 """The levels of a cluster that is formatted without others."""
 
 
@@ -120,7 +133,7 @@ def parse_levels(settings: Iterable[str], release: str | None = None) -> dict[st
     but not that of ``kraft.version``. ConfigError if this code has no such feature or level, or if a level lacks one
     that it depends on."""
     wanted = dict(_parse_level(setting) for setting in settings)
-    version = LATEST if release is None else version_named(release)
+    version = BASE if release is None else version_named(release)
     if version is None:
         raise ConfigError(f"--release-version {release} must be a release from {LOWEST.name} to {LATEST.name}")
     if release is not None and METADATA_VERSION in wanted:
@@ -157,9 +170,14 @@ def levels_with(features: Mapping[str, int]) -> dict[str, int]:
 def check_supported(image: MetadataImage) -> None:
     """UnsupportedFeatureError if the cluster runs a feature at a level that this code cannot."""
     for name, level in sorted(image.features.items()):
-        low, high = SUPPORTED_FEATURES.get(name, UNSUPPORTED)
+        low, high = levels_to_run_at(name)
         if not low <= level <= high:
             raise UnsupportedFeatureError(f"the cluster runs {name} at level {level}; supported is {low} to {high}")
+
+
+def levels_to_run_at(feature: str) -> FeatureRange:
+    """The levels of this feature at which a cluster may be for a node of ours to run in it."""
+    return SUPPORTED_FEATURES.get(feature) or KNOWN_FEATURES.get(feature, UNSUPPORTED)
 
 
 class _Supported(Protocol):
@@ -171,7 +189,8 @@ class _Supported(Protocol):
 
 
 def check_broker_features(image: MetadataImage, features: Iterable[_Supported]) -> None:
-    """KafkaError(UNSUPPORTED_VERSION) if the cluster runs a feature at a level that a broker cannot, or does not name;
+    """KafkaError(UNSUPPORTED_VERSION) if the cluster runs a feature at a level that a broker cannot, or does not name,
+    though it is none of those that need not be served;
     KafkaError(INVALID_REGISTRATION) if it does not name ``metadata.version``."""
     supported = {
         f.name: FeatureRange(f.min_supported_version, f.max_supported_version)
@@ -187,8 +206,13 @@ def check_broker_features(image: MetadataImage, features: Iterable[_Supported]) 
             ErrorCode.INVALID_REGISTRATION, f"a broker says which levels of {METADATA_VERSION} it can run with"
         )
     for name, level in image.features.items():
-        if name not in supported:
+        if name not in supported and not _is_known(name, level):
             raise _too_old(name, level, *UNSUPPORTED)
+
+
+def _is_known(name: str, level: int) -> bool:
+    low, high = KNOWN_FEATURES.get(name, UNSUPPORTED)
+    return low <= level <= high
 
 
 def _too_old(name: str, level: int, low: int, high: int) -> KafkaError:

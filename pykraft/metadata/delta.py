@@ -52,6 +52,7 @@ from pykraft.protocol.messages.records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -131,6 +132,7 @@ class MetadataDelta:
                 fenced=record.fenced,
                 in_controlled_shutdown=record.in_controlled_shutdown,
                 directories=tuple(record.log_dirs),
+                cordoned_directories=tuple(record.cordoned_log_dirs or ()),
             )
         )
 
@@ -157,6 +159,8 @@ class MetadataDelta:
             broker = replace(broker, in_controlled_shutdown=True)
         if record.log_dirs:
             broker = replace(broker, directories=tuple(record.log_dirs))
+        if record.cordoned_log_dirs is not None:
+            broker = replace(broker, cordoned_directories=tuple(record.cordoned_log_dirs))
         self._put_broker(broker)
 
     def _fence_broker(self, record: FenceBrokerRecord) -> None:
@@ -167,6 +171,9 @@ class MetadataDelta:
 
     def _register_controller(self, record: RegisterControllerRecord) -> None:
         self._mapping("controllers")[record.controller_id] = record
+
+    def _unregister_controller(self, record: UnregisterControllerRecord) -> None:
+        self._mapping("controllers").pop(record.controller_id, None)
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -287,6 +294,7 @@ _REPLAY: dict[type[MetadataRecord], Callable[[MetadataDelta, Any], None]] = {
     FenceBrokerRecord: MetadataDelta._fence_broker,
     UnfenceBrokerRecord: MetadataDelta._unfence_broker,
     RegisterControllerRecord: MetadataDelta._register_controller,
+    UnregisterControllerRecord: MetadataDelta._unregister_controller,
     TopicRecord: MetadataDelta._topic,
     RemoveTopicRecord: MetadataDelta._remove_topic,
     PartitionRecord: MetadataDelta._partition,

@@ -22,7 +22,7 @@ from pykraft.common.types import (
     OffsetAndEpoch,
     Uuid,
 )
-from pykraft.metadata.versions import ELR_VERSION, LATEST, METADATA_VERSION, as_of_level
+from pykraft.metadata.versions import BASE, ELR_VERSION, METADATA_VERSION, as_of_level
 from pykraft.protocol.messages.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
@@ -71,6 +71,8 @@ class BrokerRegistration:
     fenced: bool
     in_controlled_shutdown: bool
     directories: tuple[Uuid, ...]
+    cordoned_directories: tuple[Uuid, ...] = ()
+    """Those that take no new replicas (KIP-1066). Brokers of Apache Kafka have them; ours cordon none."""
 
     @property
     def is_active(self) -> bool:
@@ -257,7 +259,7 @@ class MetadataImage:
     def to_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """(record, version) from which this image is built again, in an order that can be replayed, and as the
         cluster's ``metadata.version`` allows them."""
-        level = self.features.get(METADATA_VERSION, LATEST.level)
+        level = self.features.get(METADATA_VERSION, BASE.level)
         for record, version in self._newest_records():
             yield as_of_level(record, version, level)
 
@@ -268,7 +270,7 @@ class MetadataImage:
         for controller_id in sorted(self.controllers):
             yield self.controllers[controller_id], 0
         for broker_id in sorted(self.brokers):
-            yield broker_record(self.brokers[broker_id]), 3
+            yield broker_record(self.brokers[broker_id]), 4
         for name, topic_id in sorted(self.topic_ids.items()):
             yield TopicRecord(name=name, topic_id=topic_id), 0
             for number, partition in sorted(self.topics[topic_id].partitions.items()):
@@ -307,6 +309,7 @@ def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=broker.directories,
+        cordoned_log_dirs=broker.cordoned_directories or None,
     )
 
 

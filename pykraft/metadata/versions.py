@@ -1,4 +1,4 @@
-"""The levels of features: every ``metadata.version`` from 3.3-IV3 to 4.2-IV1, the other features, and what each adds.
+"""The levels of features: every ``metadata.version`` from 3.3-IV3 to 4.4-IV2, the other features, and what each adds.
 
 A *feature* is what all nodes of a cluster must agree on. Each has a *level*, which the metadata log holds as a
 FeatureLevelRecord and an administrator changes (KIP-584, KIP-1022). ``metadata.version`` is the level of the metadata
@@ -14,7 +14,7 @@ written must be readable at the lower one. Kafka refuses every other downgrade o
 Some levels changed what brokers send each other (Fetch, ListOffsets). Nodes of pykraft ask each other which versions
 they speak, and do not look at the level for that.
 
-Follows org.apache.kafka.server.common.{MetadataVersion,Feature,FeatureVersion} of Kafka 4.2.
+Follows org.apache.kafka.server.common.{MetadataVersion,Feature,FeatureVersion} of Kafka 4.4.
 """
 
 from collections.abc import Mapping
@@ -79,15 +79,23 @@ METADATA_VERSIONS = (
     MetadataVersion(27, "4.1-IV1", False, "the high watermark in Fetch (KIP-1166): Fetch 18"),
     MetadataVersion(28, "4.2-IV0", False, "share.version 1 for new clusters (KIP-932)"),
     MetadataVersion(29, "4.2-IV1", False, "streams.version 1 for new clusters (KIP-1071): ListOffsets 11"),
+    MetadataVersion(30, "4.3-IV0", True, "cordoned log directories (KIP-1066)"),
+    MetadataVersion(31, "4.4-IV0", False, "share.version 2 for new clusters (KIP-1191)"),
+    MetadataVersion(32, "4.4-IV1", True, "ranges of addresses in access rules (KIP-1276)"),
+    MetadataVersion(33, "4.4-IV2", True, "controllers that unregister (KIP-1312)"),
 )
 LOWEST = METADATA_VERSIONS[0]
 LATEST = METADATA_VERSIONS[-1]
+"""The newest one that this code can run at."""
+BASE = next(version for version in METADATA_VERSIONS if version.name == "4.2-IV1")
+"""That of a new cluster: Kafka 4.2's."""
 
 IV_3_6_0_NO_EPOCH_BUMP = 12
 IV_3_6_1_TRANSACTIONS = 13
 IV_3_7_0_CONTROLLER_REGISTRATION = 15
 IV_3_7_2_DIRECTORIES = 17
 IV_4_0_1_ELR_RECORDS = 23
+IV_4_3_0_CORDONED_DIRECTORIES = 30
 
 _BY_LEVEL = {version.level: version for version in METADATA_VERSIONS}
 _BY_NAME = {version.name: version for version in METADATA_VERSIONS} | {
@@ -130,10 +138,10 @@ FEATURES: Mapping[str, tuple[FeatureLevel, ...]] = {
     TRANSACTION_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 24), FeatureLevel(2, 24)),
     GROUP_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 22)),
     ELR_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 26, {METADATA_VERSION: IV_4_0_1_ELR_RECORDS})),
-    SHARE_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 28)),
+    SHARE_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 28), FeatureLevel(2, 31)),
     STREAMS_VERSION: (FeatureLevel(0, 7), FeatureLevel(1, 29)),
 }
-"""Every feature of Kafka 4.2 but ``metadata.version``, in the order in which Kafka lists them."""
+"""Every feature of Kafka 4.4 but ``metadata.version``, in the order in which Kafka lists them."""
 
 
 def default_level(feature: str, metadata_version: int) -> int:
@@ -177,8 +185,10 @@ def newest_version(record: MetadataRecord, level: int) -> int:
         case PartitionRecord() | PartitionChangeRecord():
             return 2 if level >= IV_4_0_1_ELR_RECORDS else 1 if level >= IV_3_7_2_DIRECTORIES else 0
         case RegisterBrokerRecord():
+            if level >= IV_4_3_0_CORDONED_DIRECTORIES:
+                return 4
             return 3 if level >= IV_3_7_2_DIRECTORIES else 2 if level > LOWEST.level else 1
         case BrokerRegistrationChangeRecord():
-            return 2 if level >= IV_3_7_2_DIRECTORIES else 1
+            return 3 if level >= IV_4_3_0_CORDONED_DIRECTORIES else 2 if level >= IV_3_7_2_DIRECTORIES else 1
         case _:
             return record.versions[1]

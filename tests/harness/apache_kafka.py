@@ -52,12 +52,19 @@ _PORTS = (20_000, 32_000)
 POM = """<project><modelVersion>4.0.0</modelVersion>
 <groupId>reference</groupId><artifactId>apache-kafka</artifactId><version>1</version><dependencies>
 <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>{without}</dependency>
 <dependency>
 <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.3</version>
 </dependency>
 </dependencies></project>
 """
+WITHOUT_CONNECT = "<exclusions>{}</exclusions>".format(
+    "".join(
+        f"<exclusion><groupId>org.apache.kafka</groupId><artifactId>{name}</artifactId></exclusion>"
+        for name in ("connect-runtime", "connect-json")
+    )
+)
+"""From Kafka 4.4 on the tools pull in Connect's web server, which few registries have; what we run does without."""
 LOGGING = """Configuration:
   status: "OFF"
   Appenders: {{Console: {{name: STDOUT, PatternLayout: {{pattern: "[%d] %p %m (%c)%n"}}}}}}
@@ -97,7 +104,9 @@ def java() -> str:
 def fetched(version: str) -> pathlib.Path:
     """The folder with that release's jars in libs/, and our settings for its logging."""
     settings = {f"{name}.yaml": LOGGING.format(level=level) for name, level in (("server", "INFO"), ("tool", "ERROR"))}
-    return fetched_jars(f"apache-kafka-{version}", POM.format(version=version), f"Apache Kafka {version}", settings)
+    without = WITHOUT_CONNECT if tuple(map(int, version.split(".")[:2])) >= (4, 4) else ""
+    pom = POM.format(version=version, without=without)
+    return fetched_jars(f"apache-kafka-{version}", pom, f"Apache Kafka {version}", settings)
 
 
 def fetched_jars(name: str, pom: str, what: str, files: Mapping[str, str] | None = None) -> pathlib.Path:

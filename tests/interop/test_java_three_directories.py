@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pathlib
 import random
-import shutil
 from collections.abc import Iterator
 
 import confluent_kafka.admin
@@ -17,24 +16,19 @@ import pytest
 
 from pykraft import Cluster
 from pykraft.common.types import METADATA_TOPIC, Uuid
-from pykraft.storage.disk.checkpoint import META_PROPERTIES
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports
 from tests.harness.asking import KEPT, PATIENT
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_directories import (
     CLIENT,
-    FEATURES,
-    LOWERED,
     PART,
     PARTITIONS,
     SMALL,
     adopt,
-    adopt_properties,
     apache,
     check,
     needs_java,
-    refused,
     write,
 )
 
@@ -70,18 +64,6 @@ def none_was_recovered(kafka: ApacheKafka) -> None:
     assert all(METADATA_TOPIC in line for line in recovered), recovered
 
 
-def refused_by_levels(kafka: ApacheKafka, home: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each of the nodes' directories, by what it had of the quorum's log just now."""
-    lacking = [f"{feature} at level {level}" for feature, level in sorted(FEATURES.items())]
-    for node in NODES:
-        target = home / f"node-{node}"
-        shutil.copytree(kafka.data(node) / f"{METADATA_TOPIC}-0", target / f"{METADATA_TOPIC}-0")
-        shutil.copy(kafka.data(node) / META_PROPERTIES, target)
-        adopt_properties(kafka, node, home)
-        said = refused(home, capsys, node)
-        assert f" runs {', '.join(lacking)}; this node supports" in said and str(target) in said
-
-
 @pytest.fixture
 def kafka() -> Iterator[ApacheKafka]:
     ports = free_ports(2 * len(NODES))
@@ -94,14 +76,11 @@ def kafka() -> Iterator[ApacheKafka]:
 
 @pytest.mark.long  # one node does the same in test_java_directories
 def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
-    kafka: ApacheKafka, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    kafka: ApacheKafka, tmp_path: pathlib.Path
 ) -> None:
-    theirs, home = tmp_path / "theirs", tmp_path / "home"
+    home = tmp_path / "home"
     CLIENT.create(kafka.bootstrap_servers, "theirs", PARTITIONS, len(NODES), KEPT)
     write(kafka.bootstrap_servers, "theirs", 0, "snappy")
-    refused_by_levels(kafka, theirs, capsys)
-    change = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", kafka.bootstrap_servers)
-    kafka.tool(*change, "downgrade", *LOWERED)
     write(kafka.bootstrap_servers, "theirs", PART, "none")
     kafka.stop()
     adopt(kafka, home)

@@ -27,9 +27,9 @@ from pykraft.controller.features import (
     UnsupportedFeatureError,
     level_records,
     levels_in,
+    levels_to_run_at,
 )
 from pykraft.controller.result import VersionedRecord
-from pykraft.metadata.image import FeatureRange
 from pykraft.protocol.messages.control import KRaftVersionRecord
 from pykraft.protocol.messages.records import FRAME_VERSION, FeatureLevelRecord, decode_metadata_record
 from pykraft.raft.log.history import (
@@ -89,7 +89,7 @@ def first_records(filesystem: FileSystem, directory: str) -> list[VersionedRecor
 
 
 def _is_supported(name: str, level: int) -> bool:
-    low, high = SUPPORTED_FEATURES.get(name, FeatureRange(0, 0))
+    low, high = levels_to_run_at(name)
     return low <= level <= high
 
 

@@ -35,6 +35,12 @@ from pykraft.protocol.messages.brokers import (
 REGISTRATION_BACKOFF_MS = 100
 NO_EPOCH = -1
 PLAINTEXT = 0
+FEATURES_NOT_SERVED = (
+    "the cluster runs a feature that this node does not have, as Apache Kafka's do by default with share.version and "
+    "streams.version: lower it with kafka-features.sh, or format the cluster with --feature share.version=0 --feature "
+    "streams.version=0"
+)
+"""What to do about UNSUPPORTED_VERSION. A controller of Apache Kafka wants every feature named; ours does not."""
 
 
 class LifecycleState(Enum):
@@ -175,7 +181,8 @@ class BrokerLifecycle:
         if response is None or error is not ErrorCode.NONE:
             self._next = now + REGISTRATION_BACKOFF_MS
             if error is not self._refusal:  # it is asked ten times a second
-                self._trace("registration_refused", reason=error.name)
+                told = {"because": FEATURES_NOT_SERVED} if error is ErrorCode.UNSUPPORTED_VERSION else {}
+                self._trace("registration_refused", reason=error.name, **told)
             self._refusal = error
             return
         self._refusal = ErrorCode.NONE

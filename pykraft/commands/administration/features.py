@@ -28,6 +28,7 @@ from pykraft.client.errors import ClientTimeoutError
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, tell
 from pykraft.common.errors import KafkaError
 from pykraft.metadata.versions import (
+    BASE,
     FEATURES,
     LATEST,
     LOWEST,
@@ -63,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mapping_arguments(parser: argparse.ArgumentParser) -> None:
-    help_text = f"from {LOWEST.name} on (default: {LATEST.name})"
-    parser.add_argument("--release-version", metavar="RELEASE", default=LATEST.name, help=help_text)
+    help_text = f"from {LOWEST.name} on (default: {BASE.name})"
+    parser.add_argument("--release-version", metavar="RELEASE", default=BASE.name, help=help_text)
 
 
 def add_dependencies_arguments(parser: argparse.ArgumentParser) -> None:

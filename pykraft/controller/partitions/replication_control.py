@@ -30,7 +30,7 @@ from pykraft.controller.partitions.partition_change import Election, ElrRules, p
 from pykraft.controller.result import Result, VersionedRecord
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
-from pykraft.metadata.versions import IV_3_6_0_NO_EPOCH_BUMP, LATEST, METADATA_VERSION
+from pykraft.metadata.versions import BASE, IV_3_6_0_NO_EPOCH_BUMP, METADATA_VERSION
 from pykraft.protocol.messages.brokers import RECOVERED, RECOVERING, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
 
@@ -252,7 +252,7 @@ class ReplicationControl:
 
 def _epoch_rises_on_shrink(image: MetadataImage) -> bool:
     """Brokers before 3.6 need a new leader epoch to hear of an ISR that shrinks."""
-    return image.features.get(METADATA_VERSION, LATEST.level) < IV_3_6_0_NO_EPOCH_BUMP
+    return image.features.get(METADATA_VERSION, BASE.level) < IV_3_6_0_NO_EPOCH_BUMP
 
 
 def _check_claim(partition: PartitionRegistration, broker_id: int, wanted: Wanted) -> None:

@@ -104,7 +104,7 @@ class SupportedFeature(Struct):
 # --- brokers and controllers ------------------------------------------------------------------------------------------
 
 
-class RegisterBrokerRecord(MetadataRecord, key=0, versions=(0, 3)):
+class RegisterBrokerRecord(MetadataRecord, key=0, versions=(0, 4)):
     """A broker process has come; what was registered for its id is replaced. It is fenced until it has caught up."""
 
     broker_id: int32
@@ -118,6 +118,8 @@ class RegisterBrokerRecord(MetadataRecord, key=0, versions=(0, 3)):
     fenced: boolean = field(default=True)
     in_controlled_shutdown: boolean = field(default=False, since=1)
     log_dirs: Array[uuid] = field(default=(), since=3, tag=0)
+    # Those that take no new replicas (KIP-1066); null means none.
+    cordoned_log_dirs: Array[uuid] | None = field(default=None, since=4, tag=1)
 
 
 class UnregisterBrokerRecord(MetadataRecord, key=1):
@@ -141,8 +143,9 @@ class UnfenceBrokerRecord(MetadataRecord, key=8):
     epoch: int64
 
 
-class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions=(0, 2)):
-    """A broker was fenced or unfenced, began its controlled shutdown, or lost a log directory."""
+class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions=(0, 3)):
+    """A broker was fenced or unfenced, began its controlled shutdown, or lost, cordoned or uncordoned a log
+    directory."""
 
     broker_id: int32
     broker_epoch: int64
@@ -152,6 +155,8 @@ class BrokerRegistrationChangeRecord(MetadataRecord, key=17, versions=(0, 2)):
     in_controlled_shutdown: int8 = field(default=NO_CHANGE, since=1, tag=1)
     # Those that are left; empty means no change.
     log_dirs: Array[uuid] = field(default=(), since=2, tag=2)
+    # All that are cordoned now; null means no change.
+    cordoned_log_dirs: Array[uuid] | None = field(default=None, since=3, tag=3)
 
 
 class RegisterControllerRecord(MetadataRecord, key=27):
@@ -162,6 +167,12 @@ class RegisterControllerRecord(MetadataRecord, key=27):
     zk_migration_ready: boolean = field(default=False)
     end_points: Array[Endpoint]
     features: Array[SupportedFeature]
+
+
+class UnregisterControllerRecord(MetadataRecord, key=29):
+    """A controller is gone for good: an administrator said so (KIP-1312)."""
+
+    controller_id: int32
 
 
 # --- topics and partitions --------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from pykraft.protocol.messages.brokers import SupportedFeature
 from pykraft.protocol.messages.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE
 from pykraft.protocol.messages.records import (
     BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -73,7 +74,8 @@ def features(**highest: int) -> list[SupportedFeature]:
         (METADATA, 23, SAFE_DOWNGRADE, OK),
         (METADATA, 22, SAFE_DOWNGRADE, REFUSED),
         (METADATA, 22, UNSAFE_DOWNGRADE, REFUSED),
-        (METADATA, 30, UPGRADE, REFUSED),
+        (METADATA, 33, UPGRADE, OK),
+        (METADATA, 34, UPGRADE, REFUSED),
         (METADATA, 0, SAFE_DOWNGRADE, REFUSED),
         (KRAFT, 1, UPGRADE, OK),
         (KRAFT, 0, SAFE_DOWNGRADE, REFUSED),
@@ -133,6 +135,16 @@ def test_a_level_that_a_broker_lacks_is_refused_by_the_brokers_number() -> None:
     assert script.update((METADATA, 27), (TRANSACTION, 2)) is OK
 
 
+@pytest.mark.parametrize(("name", "level"), [("share.version", 1), ("share.version", 2), ("streams.version", 1)])
+def test_a_broker_need_not_name_what_no_node_of_ours_serves(name: str, level: int) -> None:
+    """A cluster of Apache Kafka's has share and streams groups by default."""
+    script = ControllerScript(levels={**levels_of_release(29), name: level})
+    script.bring_up(1)
+    assert script.image.features[name] == level
+    assert script.update((name, 0, SAFE_DOWNGRADE)) is OK
+    assert script.update((name, level)) is REFUSED, "it was given up"
+
+
 @pytest.mark.parametrize("lacking", ["group_version", "transaction_version", "metadata_version"])
 def test_a_broker_that_lacks_a_level_of_the_cluster_may_not_register(lacking: str) -> None:
     script = ControllerScript()
@@ -151,7 +163,7 @@ def test_a_broker_that_lacks_a_level_of_the_cluster_may_not_register(lacking: st
 def test_the_lossless_downgrades_are_those_of_kafka() -> None:
     """Kafka's MetadataVersion.checkIfMetadataChanged for each level: how far down it lets the level go."""
     lowest = {7: 7, 8: 8, 9: 8, 10: 8, 11: 11, 12: 11, 13: 13, 14: 14, 15: 15, 16: 15}
-    lowest |= dict.fromkeys(range(17, 23), 17) | dict.fromkeys(range(23, 30), 23)
+    lowest |= dict.fromkeys(range(17, 23), 17) | dict.fromkeys(range(23, 30), 23) | {30: 30, 31: 30, 32: 32, 33: 33}
     for current in LEVELS:
         assert min(level for level in LEVELS if is_lossless(current, level)) == lowest[current]
         assert all(is_lossless(current, level) == (level >= lowest[current]) for level in LEVELS)
@@ -159,19 +171,30 @@ def test_the_lossless_downgrades_are_those_of_kafka() -> None:
 
 @pytest.mark.parametrize(
     ("text", "level"),
-    [("3.3", 7), ("3.3-IV3", 7), ("3.7", 19), ("3.7-IV2", 17), ("3.9.1", 21), ("4.2", 29), ("4.2.1", 29), ("4.0", 25)],
+    [
+        ("3.3", 7),
+        ("3.3-IV3", 7),
+        ("3.7", 19),
+        ("3.7-IV2", 17),
+        ("3.9.1", 21),
+        ("4.0", 25),
+        ("4.2", 29),
+        ("4.2.1", 29),
+        ("4.3", 30),
+        ("4.4.0", 33),
+    ],
 )
 def test_a_release_is_its_last_level(text: str, level: int) -> None:
     found = version_named(text)
     assert found is not None and found.level == level
-    assert version_named("4.3") is version_named("3.2") is version_named("") is None
+    assert version_named("4.5") is version_named("3.2") is version_named("") is None
 
 
 def test_the_levels_of_new_clusters_are_kafkas() -> None:
-    """As kafka-features.sh version-mapping of Kafka 4.2.1 prints them, for each release's last level."""
+    """As kafka-features.sh version-mapping of Kafka 4.4.0 prints them, for each release's last level."""
     assert {
         release: [default_level(name, version_named(release).level) for name in FEATURES]  # type: ignore[union-attr]
-        for release in ("3.3", "3.8", "3.9", "4.0", "4.1", "4.2")
+        for release in ("3.3", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
     } == {
         "3.3": [0, 0, 0, 0, 0, 0],
         "3.8": [0, 0, 0, 0, 0, 0],
@@ -179,11 +202,14 @@ def test_the_levels_of_new_clusters_are_kafkas() -> None:
         "4.0": [1, 2, 1, 0, 0, 0],
         "4.1": [1, 2, 1, 1, 0, 0],
         "4.2": [1, 2, 1, 1, 1, 1],
+        "4.3": [1, 2, 1, 1, 1, 1],
+        "4.4": [1, 2, 1, 1, 2, 1],
     }
 
 
 NEWEST: dict[type[MetadataRecord], dict[int, int]] = {
-    RegisterBrokerRecord: {7: 1, 8: 2, 17: 3},
+    RegisterBrokerRecord: {7: 1, 8: 2, 17: 3, 30: 4},
+    BrokerRegistrationChangeRecord: {7: 1, 17: 2, 30: 3},
     PartitionRecord: {7: 0, 17: 1, 23: 2},
     PartitionChangeRecord: {7: 0, 17: 1, 23: 2},
 }

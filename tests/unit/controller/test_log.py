@@ -100,8 +100,8 @@ def test_a_log_that_begins_holds_the_bootstrap_records() -> None:
 
 def test_a_cluster_at_another_level_stops_the_node_in_a_sentence() -> None:
     delta = MetadataDelta(EMPTY_IMAGE)
-    delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=30))
-    with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 30; supported is 7 to 29"):
+    delta.replay(FeatureLevelRecord(name="metadata.version", feature_level=34))
+    with pytest.raises(UnsupportedFeatureError, match=r"metadata.version at level 34; supported is 7 to 33"):
         check_supported(delta.apply(OffsetAndEpoch(0, 1)))
 
 
@@ -109,12 +109,12 @@ def test_levels_that_the_cluster_has_left_behind_do_not_matter() -> None:
     """A log tells of all levels that its cluster ever ran, and is read from its beginning."""
     script = ControllerScript()
     epoch, end = script.raft.leader_and_epoch.epoch, script.image.provenance.offset
-    raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (1, 0))
+    raised, lowered = (FeatureLevelRecord(name="share.version", feature_level=level) for level in (3, 0))
     finish(script.loader.handle_commit(CommittedBatch(end + 1, end + 1, epoch, 0, [raised])))
     finish(script.loader.handle_commit(CommittedBatch(end + 2, end + 2, epoch, 0, [lowered])))
     script.controller.poll(script.now)
     finish(script.loader.handle_commit(CommittedBatch(end + 3, end + 3, epoch, 0, [raised])))
-    with pytest.raises(UnsupportedFeatureError, match=r"share.version at level 1; supported is 0 to 0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"share.version at level 3; supported is 0 to 2"):
         script.controller.poll(script.now)
 
 

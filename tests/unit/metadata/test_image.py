@@ -30,10 +30,12 @@ from pykraft.protocol.messages.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 from pykraft.raft.log.listener import CommittedBatch
 
@@ -119,6 +121,26 @@ def test_what_the_records_say_is_what_the_image_has() -> None:
 def test_a_broker_changes(record: MetadataRecord, fenced: bool, leaving: bool) -> None:
     found = image_of(*BASE, record).brokers[1]
     assert (found.fenced, found.in_controlled_shutdown) == (fenced, leaving)
+
+
+def test_which_directories_are_cordoned_is_kept_and_written_from_the_level_that_knows_it_on() -> None:
+    first = broker(1).replace(cordoned_log_dirs=[T, U])
+    fewer = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, cordoned_log_dirs=[U])
+    other = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=-1)
+    none = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, cordoned_log_dirs=[])
+    for records, kept in (([first], (T, U)), ([first, fewer, other], (U,)), ([first, none], ())):
+        for level, written in ((29, ()), (30, kept)):
+            image = image_of(FeatureLevelRecord(name="metadata.version", feature_level=level), *records)
+            assert image.brokers[1].cordoned_directories == kept
+            again = image_of(*(record for record, _ in image.to_records()))
+            assert again.brokers[1].cordoned_directories == written
+
+
+def test_a_controller_that_unregisters_is_none_any_more() -> None:
+    registered = RegisterControllerRecord(controller_id=7, incarnation_id=T, end_points=[], features=[])
+    gone = UnregisterControllerRecord(controller_id=7)
+    assert list(image_of(registered).controllers) == [7]
+    assert image_of(registered, gone).controllers == image_of(gone).controllers == {}
 
 
 @pytest.mark.parametrize(

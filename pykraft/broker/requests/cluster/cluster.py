@@ -44,7 +44,7 @@ from pykraft.controller.partitions.topics import check_topic_name
 from pykraft.coordinator.runtime import partition_for
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from pykraft.metadata.versions import IV_3_7_0_CONTROLLER_REGISTRATION, LATEST, METADATA_VERSION
+from pykraft.metadata.versions import BASE, IV_3_7_0_CONTROLLER_REGISTRATION, METADATA_VERSION
 from pykraft.protocol.api import ListenerKind, advertised
 from pykraft.protocol.messages.admin import CreateTopicsRequest
 from pykraft.protocol.messages.cluster import (
@@ -374,7 +374,7 @@ HANDLERS: Handlers = {
 
 def _check_controllers_register(image: MetadataImage) -> None:
     """KafkaError if the cluster's level does not let controllers register: then no broker knows their addresses."""
-    level = image.features.get(METADATA_VERSION, LATEST.level)
+    level = image.features.get(METADATA_VERSION, BASE.level)
     if level < IV_3_7_0_CONTROLLER_REGISTRATION:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, f"controllers are described from {METADATA_VERSION} 15 on, and it is {level}"

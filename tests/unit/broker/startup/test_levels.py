@@ -71,7 +71,7 @@ def without_rafts_state(*values: bytes) -> bytes:
 
 
 OURS = level("metadata.version", 29)
-SHARE = level("share.version", 1)
+SHARE = level("share.version", 3)
 
 
 @pytest.mark.parametrize("name", ["snapshot_7", "bootstrap"])
@@ -96,17 +96,17 @@ def test_a_log_under_another_name_is_left_alone(name: str) -> None:
     [
         ({"log": kraft(1) + batch(1, OURS, level("transaction.version", 3))}, "transaction.version at level 3;"),
         ({"log": kraft(1) + batch(1, level("metadata.version", 6))}, "metadata.version at level 6;"),
-        ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 31))}, "metadata.version at level 31;"),
+        ({"log": kraft(1) + batch(1, SOON) + batch(2, level("metadata.version", 34))}, "metadata.version at level 34;"),
         ({"log": kraft(2) + batch(1, OURS)}, "kraft.version at level 2;"),
         (
             {"log": kraft(1) + batch(1, OURS, level("of.tomorrow", 1), level("group.version", 2))},
             "group.version at level 2, of.tomorrow at level 1;",
         ),
-        ({"bootstrap": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
-        ({"snapshot_7": snapshot(OURS, level("share.version", 1))}, "share.version at level 1;"),
-        ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS, SHARE)}, "share.version at level 1;"),
-        ({"log_7": batch(7, SHARE), "snapshot_7": snapshot(OURS)}, "share.version at level 1;"),
-        ({"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS, SHARE)}, "share.version at level 1;"),
+        ({"bootstrap": snapshot(OURS, SHARE)}, "share.version at level 3;"),
+        ({"snapshot_7": snapshot(OURS, SHARE)}, "share.version at level 3;"),
+        ({"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS, SHARE)}, "share.version at level 3;"),
+        ({"log_7": batch(7, SHARE), "snapshot_7": snapshot(OURS)}, "share.version at level 3;"),
+        ({"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS, SHARE)}, "share.version at level 3;"),
     ],
 )
 def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], complaint: str) -> None:
@@ -121,14 +121,15 @@ def test_a_level_that_is_lacking_is_told_by_name(files: dict[str, bytes], compla
     [
         {},
         {"bootstrap": snapshot(OURS)},
+        {"bootstrap": snapshot(OURS, level("share.version", 2), level("streams.version", 1))},
         {"log": kraft(1) + batch(1, OURS)},
         {"log": batch(0, OURS)},
         {"log_7": batch(7, OURS), "snapshot_7": without_rafts_state(OURS)},
         {"snapshot_7": without_rafts_state(OURS)},
-        {"log": kraft(1) + batch(1, OURS), "bootstrap": snapshot(level("share.version", 1))},
-        {"log": kraft(1) + batch(1, OURS, level("share.version", 1)) + batch(3, level("share.version", 0))},
+        {"log": kraft(1) + batch(1, OURS), "bootstrap": snapshot(SHARE)},
+        {"log": kraft(1) + batch(1, OURS, SHARE) + batch(3, level("share.version", 0))},
         {"log": kraft(1) + batch(1, level("metadata.version", 28)) + batch(2, OURS)},
-        {"log": kraft(1) + batch(1, OURS) + batch(2, level("share.version", 1))[:-1]},
+        {"log": kraft(1) + batch(1, OURS) + batch(2, SHARE)[:-1]},
         {"log": kraft(1) + batch(1, SHARE) + batch(2, OURS), "snapshot_2": snapshot(OURS)},
         {"log": kraft(1) + batch(1, OURS), "snapshot_2": snapshot(OURS)},
         {"log_7": batch(7, OURS), "snapshot_7": snapshot(OURS)},
@@ -191,7 +192,7 @@ def test_a_directory_that_was_formatted_without_a_level_of_the_metadata_is_damag
         ("transaction.version=two", "must be a feature and its level"),
         ("transaction.version=-1", "must be a feature and its level"),
         ("transaction.version=3", "transaction.version must be 0 to 2"),
-        ("metadata.version=6", "metadata.version must be 7 to 29"),
+        ("metadata.version=6", "metadata.version must be 7 to 33"),
         ("eligible.leader.replicas.version=2", "eligible.leader.replicas.version must be 0 to 1"),
         (
             "share.version=1",
@@ -209,8 +210,9 @@ def test_a_release_names_the_levels_of_a_new_cluster() -> None:
     assert parse_levels([], "4.0") == {"metadata.version": 25, "group.version": 1, "transaction.version": 2}
     assert parse_levels(["group.version=0"], "4.0") == {"metadata.version": 25, "transaction.version": 2}
     assert parse_levels(["metadata.version=22"]) == {"metadata.version": 22, "group.version": 1}
-    assert parse_levels(["share.version=0", "streams.version=0"]) == parse_levels([])
-    with pytest.raises(ConfigError, match=r"--release-version 9.9 must be a release from 3.3-IV3 to 4.2-IV1"):
+    assert parse_levels(["share.version=0", "streams.version=0"]) == parse_levels([]) == parse_levels([], "4.2")
+    assert parse_levels([], "4.4") == {**parse_levels([]), "metadata.version": 33}
+    with pytest.raises(ConfigError, match=r"--release-version 9.9 must be a release from 3.3-IV3 to 4.4-IV2"):
         parse_levels([], "9.9")
     with pytest.raises(ConfigError, match=r"--release-version names the level of metadata.version"):
         parse_levels(["metadata.version=29"], "4.0")

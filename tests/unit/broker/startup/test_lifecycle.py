@@ -96,3 +96,13 @@ def test_a_refusal_is_told_once_for_each_reason() -> None:
         registration.on_response(BrokerRegistrationResponse(error_code=error, broker_epoch=5), now)
     told = [event.fields.get("reason", "") for event in journal.events if event.name.startswith("regist")]
     assert told == [duplicate.name, other.name, duplicate.name, ""]
+
+
+def test_a_cluster_of_apache_kafkas_that_runs_what_we_do_not_have_is_told_with_the_way_out() -> None:
+    journal = RingBuffer()
+    broker, channel = starting(Controllers(), journal)
+    broker.poll(0)
+    (registration,) = channel.poll(0).requests
+    registration.on_response(BrokerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), 0)
+    (said,) = [str(event) for event in journal.events if event.name == "registration_refused"]
+    assert "share.version" in said and "format the cluster with --feature share.version=0" in said
