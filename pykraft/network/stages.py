@@ -30,12 +30,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pykraft.common.timer import Timer
 from pykraft.protocol.schema import Response
 from pykraft.transport.frame_recorder import FrameRecorder
-from pykraft.transport.request_metrics import Marks, RequestMetrics
+from pykraft.transport.request_metrics import AnsweredRequest, RequestMetrics
 from pykraft.transport.server_channel import InboundRequest
-from pykraft.transport.server_connection import QueuedRequest, ReadyResponse, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Pace, QueuedRequest, RequestChannel, ServerConnection
 
 
 class WaitingTime:
@@ -112,16 +111,16 @@ class ProcessorChannel(RequestChannel):
     def __init__(
         self,
         queue: RequestQueue,
-        timer: Timer,
-        clock: Callable[[], int],
+        pace: Pace,
+        metrics: RequestMetrics,
         wakeup: Callable[[], None],
         to_the_node: Callable[[Callable[[], None]], None],
     ) -> None:
-        super().__init__(1, timer, clock)  # room is always there: `put` waits for it
+        super().__init__(1, pace, metrics)  # room is always there: `put` waits for it
         self._requests = queue
         self._wakeup = wakeup
         self._to_the_node = to_the_node
-        self.responses: deque[ReadyResponse] = deque()
+        self.responses: deque[QueuedRequest] = deque()
         self._notes: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
@@ -130,10 +129,10 @@ class ProcessorChannel(RequestChannel):
     def put(self, request: QueuedRequest) -> None:
         self._requests.put(request)
 
-    def deliver(self, response: ReadyResponse) -> None:
-        if self.metrics is not None:
-            self.metrics.prepare(response.inbound)
-        self.responses.append(response)
+    def deliver(self, request: QueuedRequest) -> None:
+        """Without bursts: the network thread takes the next request when it has sent this answer."""
+        self.metrics.prepare(request.inbound)
+        self.responses.append(request)
         self._wakeup()
 
     def hang_up(self, connection: ServerConnection) -> None:
@@ -164,7 +163,7 @@ class ProcessorChannel(RequestChannel):
         while self._notes:
             self._do(self._notes.popleft())
 
-    def _do(self, call: Callable[[], None]) -> None:
+    def _do(self, call: Callable[[], object]) -> None:
         """What one connection raises must not keep the others from their answers."""
         try:
             call()
@@ -194,11 +193,9 @@ class SharedRequestMetrics(RequestMetrics):
     ) -> None:
         self._shared.count_errors(inbound, response, counted)
 
-    def record(
-        self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None
-    ) -> None:
+    def record(self, request: AnsweredRequest, is_last: bool = True, taken_at: int | None = None) -> None:
         with self._lock:
-            self._shared.record(inbound, marks, ready, throttle_ms, self._taken_at if taken_at is None else taken_at)
+            self._shared.record(request, is_last, self._taken_at if taken_at is None else taken_at)
 
 
 class SharedRecorder(FrameRecorder):

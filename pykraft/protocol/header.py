@@ -27,6 +27,8 @@ from pykraft.protocol.schema import Message, Request, Response, field, int16, in
 API_VERSIONS_KEY = 18
 SIZE = struct.Struct(">i")
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_CORRELATION = struct.Struct(">i")
+_NO_TAGGED_FIELDS = b"\0"
 
 
 class RequestHeader(Message, versions=(1, 2), flexible=2):
@@ -79,9 +81,12 @@ def encode_response(response: Response, version: int, correlation_id: int) -> li
 
 
 def response_frame(response: type[Response], version: int, correlation_id: int, body: list[Any]) -> list[Any]:
-    """The same, where the response is encoded already."""
-    header = ResponseHeader(correlation_id=correlation_id)
-    return with_size(header.encode(response_header_version(response, version)) + body)
+    """The same, where the response is encoded already. Every answer has such a header, so `ResponseHeader` is written
+    here without its encoder."""
+    header = _CORRELATION.pack(correlation_id)
+    if version >= response.flexible and response.api != API_VERSIONS_KEY:
+        header += _NO_TAGGED_FIELDS
+    return [SIZE.pack(len(header) + sum(map(len, body))), header, *body]
 
 
 def with_size(parts: list[bytes]) -> list[bytes]:

@@ -17,7 +17,7 @@ from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
-from pykraft.transport.server_connection import RequestChannel
+from pykraft.transport.server_connection import Pace, RequestChannel
 
 MAX_HANDLING_MS = 20
 """After this long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or
@@ -42,14 +42,14 @@ class FusedStages:
         self._clock = clock
         self._options = options
         self._quotas = quotas
-        self._requests = RequestChannel(options.queued_max_requests, timer, clock)
+        metrics = RequestMetrics(node.metrics, stopwatch)
+        pace = Pace(timer, clock, node.dispatcher.time_slice)
+        self._requests = RequestChannel(options.queued_max_requests, pace, metrics)
         self._processor = Processor(selector, self._requests, options)
         self._acceptors: list[Acceptor] = []
         self._idle_check = 0
         self._requests.on_error = partial(node.fault_handler.handle_fault, "network")
-        self._requests.metrics = RequestMetrics(node.metrics, stopwatch)
-        self._requests.time_slice = node.dispatcher.time_slice
-        self._times = ThreadTimes(node.metrics, self._requests.metrics)
+        self._times = ThreadTimes(node.metrics, metrics)
         node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
         node.metrics.series("socket-server-metrics", "connection-count", self._connections)
 
@@ -89,12 +89,12 @@ class FusedStages:
         requests = self._requests
         if requests.large:
             requests.read_large()
-        while (queued := requests.receive()) is not None:
-            connection, inbound, queued_at = queued
-            connection.serve(inbound, self._node, now, queued_at)
+        while (request := requests.receive()) is not None:
+            request.connection.serve(request, self._node, now)
             if self._clock() >= enough:
                 break
-        requests.feed()
+        if requests.starved:
+            requests.feed()
 
     def look_after(self, now: int) -> int:
         """Close connections that are idle or too many, and accept what had to wait; returns when to look again."""

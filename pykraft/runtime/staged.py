@@ -61,7 +61,7 @@ from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorde
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_connection import QueuedRequest
+from pykraft.transport.server_connection import Pace, QueuedRequest
 
 T = TypeVar("T")
 
@@ -123,7 +123,9 @@ class NetworkThread:
         self._selector = Selector()
         self._timer = Timer()
         self.waiting = WaitingTime(stages.stopwatch)
-        self.channel = ProcessorChannel(queue_, self._timer, stages.clock, self._wakeup, stages.to_the_node)
+        pace = Pace(self._timer, stages.clock)
+        metrics = SharedRequestMetrics(stages.request_metrics, stages.lock)
+        self.channel = ProcessorChannel(queue_, pace, metrics, self._wakeup, stages.to_the_node)
         self.channel.on_error = self._selector.on_error = self._timer.on_error = stages.note_fault
         self.processor = Processor(self._selector, self.channel, stages.options)
         self._calls: queue.Queue[Callable[[], object]] = queue.Queue(_CONNECTIONS_THAT_WAIT)
@@ -295,7 +297,7 @@ class StagedStages:
         self.ownership: AbstractContextManager[object] = FirstOwnership(self._ownership)
         self._for_the_node: deque[Callable[[], None]] = deque()
         self._polled_at = 0
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         roles = [kind for kind in ListenerKind if any(each.kind is kind for each in node.config.listeners)]
         self._queues = {kind: RequestQueue(options.queued_max_requests) for kind in roles}
         self._handlers = {
@@ -308,7 +310,7 @@ class StagedStages:
         self._acceptors: list[AcceptorThread] = []
         self._processors: list[tuple[str, NetworkThread]] = []
         """With their listeners, in the order of their numbers."""
-        self._request_metrics = RequestMetrics(node.metrics, stopwatch)
+        self.request_metrics = RequestMetrics(node.metrics, stopwatch)
         self._measure()
 
     # --- metrics ------------------------------------------------------------------------------------------------------
@@ -370,7 +372,6 @@ class StagedStages:
         queue_, quotas = self._queues[listener.kind], self.quotas[listener.kind]
         for number in range(self._network_threads):
             thread = NetworkThread(f"{self._name}-{listener.name}-network-{number}", self, queue_, quotas)
-            thread.channel.metrics = SharedRequestMetrics(self._request_metrics, self._lock)
             threads.append(thread)
             self._processors.append((listener.name, thread))
         accepting = AcceptorThread(f"{self._name}-{listener.name}-acceptor", self, listener, threads)
@@ -410,7 +411,7 @@ class StagedStages:
     def record(self, recorder: FrameRecorder | None) -> None:
         """Keep the frames that are received and sent from now on, or no more."""
         for _, thread in self._processors:
-            thread.channel.recorder = None if recorder is None else SharedRecorder(recorder, self._lock)
+            thread.channel.recorder = None if recorder is None else SharedRecorder(recorder, self.lock)
 
     def stop(self) -> None:
         """No request is handled any more: wait until handlers have finished those in hand."""
@@ -441,12 +442,11 @@ class StagedStages:
 
     def serve(self, request: QueuedRequest, queue_: RequestQueue) -> None:
         """A handler: have the node handle this request, and do what follows from it when no other waits."""
-        connection, inbound, queued_at = request
         with self._ownership:
             if not self._is_handling:
                 return
             now = self.clock()
-            connection.serve(inbound, self._node, now, queued_at)
+            request.connection.serve(request, self._node, now)
             if not len(queue_) or now - self._polled_at >= _OWN_WORK_MS:
                 self._polled_at = now
                 self._poll(now)

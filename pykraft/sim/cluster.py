@@ -55,7 +55,7 @@ from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.world.slices import SeededSlice
+from pykraft.sim.world.slices import SeededSlice, seeded_bursts
 from pykraft.storage.log_tail import Tails
 
 FIRST_CONTROLLER_ID = 101
@@ -117,8 +117,7 @@ class SimulatedCluster:
         self._bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
         self._make_clients()
-        self._is_storm_over = False
-        self.is_settled = False
+        self._is_storm_over = self.is_settled = False
         self._settle_by_us = 0
         self._copied = 0
         self._enough = 0
@@ -146,6 +145,7 @@ class SimulatedCluster:
                 dice.randint(-self.knobs.clock_skew_ms, self.knobs.clock_skew_ms),
                 self.knobs.background_us,
                 SeededSlice(self._dice(f"slices of node {node_id}"), self.knobs.slice_ends),
+                seeded_bursts(self._dice(f"bursts of node {node_id}")),
             )
             if self.seed % sleep_laws.AUDIT_PERIOD == 0:
                 machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check

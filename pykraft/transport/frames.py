@@ -30,7 +30,7 @@ _TRUSTED_BYTES = 1 << 20
 class FrameReader:
     """The receiving half of a connection."""
 
-    __slots__ = ("_buffer", "_end", "_max_frame_bytes", "_may_be_large", "_start", "_unasked_bytes")
+    __slots__ = ("_buffer", "_max_frame_bytes", "_may_be_large", "_unasked_bytes", "end", "start")
 
     def __init__(
         self,
@@ -43,27 +43,32 @@ class FrameReader:
         self._unasked_bytes = max_frame_bytes if unasked_bytes is None else min(max_frame_bytes, unasked_bytes)
         self._may_be_large = may_be_large
         self._buffer = bytearray(_INITIAL_BYTES)
-        self._start = 0  # of what has not been given out yet
-        self._end = 0  # of what was received
+        self.start = 0
+        """Of what has not been given out yet."""
+        self.end = 0
+        """Of what was received."""
 
     def space(self) -> memoryview:
         """Where the next bytes of the stream belong; never empty. ProtocolError if the frame that they are of has an
         impossible size."""
+        if self.start == self.end < len(self._buffer) <= _TRUSTED_BYTES:  # the usual case: no frame has begun
+            self.start = self.end = 0
+            return memoryview(self._buffer)
         wanted = self._wanted()
-        if self._end == len(self._buffer) < _AHEAD_BYTES:
+        if self.end == len(self._buffer) < _AHEAD_BYTES:
             # It was filled: there is more where that came from.
             wanted = max(wanted, min(2 * len(self._buffer), _AHEAD_BYTES))
-        if self._start == self._end:
-            if self._end < _TRUSTED_BYTES < len(self._buffer):
+        if self.start == self.end:
+            if self.end < _TRUSTED_BYTES < len(self._buffer):
                 self._buffer = bytearray(_INITIAL_BYTES)  # the large frames are over
-            self._start = self._end = 0
-        if self._start + wanted > len(self._buffer) or self._end == len(self._buffer):
+            self.start = self.end = 0
+        if self.start + wanted > len(self._buffer) or self.end == len(self._buffer):
             self._make_room(wanted)
-        return memoryview(self._buffer)[self._end :]
+        return memoryview(self._buffer)[self.end :]
 
     def received(self, count: int) -> None:
         """So many bytes were put into `space`."""
-        self._end += count
+        self.end += count
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes that lie elsewhere."""
@@ -77,17 +82,21 @@ class FrameReader:
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame, without its size; None until it is there. ProtocolError at an impossible size."""
-        size = self._size()
-        if size is None or self._end - self._start < SIZE.size + size:
+        first = self.start + SIZE.size
+        if self.end < first:
             return None
-        first = self._start + SIZE.size
-        self._start = first + size
-        return memoryview(self._buffer)[first : self._start]
+        size: int = SIZE.unpack_from(self._buffer, self.start)[0]
+        if not 0 < size <= self._unasked_bytes:
+            self._check(size)
+        if self.end < first + size:
+            return None
+        self.start = first + size
+        return memoryview(self._buffer)[first : self.start]
 
     def _size(self) -> int | None:
-        if self._end - self._start < SIZE.size:
+        if self.end - self.start < SIZE.size:
             return None
-        size: int = SIZE.unpack_from(self._buffer, self._start)[0]
+        size: int = SIZE.unpack_from(self._buffer, self.start)[0]
         if not 0 < size <= self._unasked_bytes:
             self._check(size)
         return size
@@ -96,8 +105,8 @@ class FrameReader:
         """ProtocolError at a size that no frame may have, or not this one."""
         if not 0 < size <= self._max_frame_bytes:
             raise ProtocolError(f"a frame claims {size} bytes; 1 to {self._max_frame_bytes} are allowed")
-        first = self._start + SIZE.size
-        is_known = self._may_be_large is not None and self._end - first >= _HEAD_BYTES
+        first = self.start + SIZE.size
+        is_known = self._may_be_large is not None and self.end - first >= _HEAD_BYTES
         if is_known and not self._may_be_large(bytes(self._buffer[first : first + _HEAD_BYTES])):  # type: ignore[misc]
             raise ProtocolError(f"a frame of its kind claims {size} bytes; {self._unasked_bytes} are allowed")
 
@@ -106,15 +115,15 @@ class FrameReader:
         size = self._size()
         if size is None:
             return SIZE.size
-        have = self._end - self._start
+        have = self.end - self.start
         return SIZE.size + (size if size <= _TRUSTED_BYTES else min(size, max(_TRUSTED_BYTES, 2 * have)))
 
     def _make_room(self, wanted: int) -> None:
         """Move what is left to the front; of a larger buffer if it does not fit, of a small one if it has become
         small."""
-        rest = self._buffer[self._start : self._end]
+        rest = self._buffer[self.start : self.end]
         room = max(_INITIAL_BYTES, wanted, 2 * len(rest))
         if room > len(self._buffer) or room <= _TRUSTED_BYTES < len(self._buffer):
             self._buffer = bytearray(room)
         self._buffer[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
+        self.start, self.end = 0, len(rest)

@@ -38,7 +38,7 @@ Follows org.apache.kafka.network.metrics.RequestMetrics and kafka.network.Reques
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Protocol
 
 from pykraft.common.errors import ErrorCode
 from pykraft.common.metrics import NETWORK, SERVER, Histogram, Meter, Metrics
@@ -53,12 +53,15 @@ _SNAPSHOTS = 13
 """The oldest is a minute old."""
 
 
-class Marks(NamedTuple):
-    """When things happened to a request, in nanoseconds on the stopwatch."""
+class AnsweredRequest(Protocol):
+    """A request, and when things happened to it, in nanoseconds on the stopwatch."""
 
-    queued: int
-    begun: int
-    handled: int
+    inbound: InboundRequest
+    queued_at: int
+    begun_at: int
+    handled_at: int
+    ready_at: int
+    throttle_ms: int
 
 
 class _Api:
@@ -99,7 +102,7 @@ class RequestMetrics:
         """`stopwatch` gives nanoseconds."""
         self.stopwatch = stopwatch
         self.sending_ns = 0
-        """All response times together."""
+        """All response times together; of a burst, that of the last response."""
         self._metrics = metrics
         self._apis: dict[str, _Api] = {}
         self._found: dict[tuple[int, int, bool], tuple[_Api, Meter]] = {}
@@ -137,25 +140,24 @@ class RequestMetrics:
         found = self._errors[api_key] = error_counter(type(response)), _Errors(self._metrics, name)
         return found
 
-    def record(
-        self, inbound: InboundRequest, marks: Marks, ready: int, throttle_ms: int, taken_at: int | None = None
-    ) -> None:
-        """A request is answered: its answer was there at `ready`, left a queue at `taken_at` if there is one, and is
-        with the socket now. This runs for each request. So it does what `Histogram.record` does without calling it,
-        and passes over what is 0."""
+    def record(self, request: AnsweredRequest, is_last: bool = True, taken_at: int | None = None) -> None:
+        """The answer to a request is with the socket now; it left a queue at `taken_at` if there is one. Of a burst the
+        last answer alone was all that time on its way, the others stood. This runs for each request. So it does what
+        `Histogram.record` does without calling it, and passes over what is 0."""
         sent = self.stopwatch()
-        context, message = inbound
+        context, message = request.inbound
         is_follower = type(message) is FetchRequest and _is_of_follower(message)
         key = context.api_key, context.api_version, is_follower
         api, requests = self._found.get(key) or self._find(key, message)
         requests.count += 1
-        queued, begun, handled = marks
+        queued, begun, handled, ready = request.queued_at, request.begun_at, request.handled_at, request.ready_at
         if taken_at is None:
             taken_at = ready
         elif api.response_queue is not None:
             api.response_queue.record(taken_at - ready)
         sending = sent - taken_at
-        self.sending_ns += sending
+        if is_last:
+            self.sending_ns += sending
         for times, value in zip(api.times, (begun - queued, handled - begun, sending, sent - queued), strict=True):
             times.total += value
             length = value.bit_length()
@@ -164,8 +166,8 @@ class RequestMetrics:
             api.remote.buckets[0] += 1
         else:
             api.remote.record(ready - handled)
-        if throttle_ms:
-            api.throttle.record(throttle_ms * _NS_PER_MS)
+        if request.throttle_ms:
+            api.throttle.record(request.throttle_ms * _NS_PER_MS)
         else:
             api.throttle.buckets[0] += 1
 

@@ -162,7 +162,7 @@ class ServerChannel:
         if found is None:
             return context, ErrorCode.UNSUPPORTED_VERSION
         try:
-            message = found.request.decode(frame, header.api_version, position, READ_AT_ONCE)
+            message, _ = found.request.decode_from(frame, header.api_version, position, READ_AT_ONCE)
         except TooManyElementsError:
             self.reading = _read_in_steps(found.request, frame, context, position)
             return context, None

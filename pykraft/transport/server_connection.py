@@ -13,8 +13,30 @@ A connection has two sides. The *network's* reads and writes the stream and clos
 `close`); the *node's* has requests handled (`serve`, `respond`). In one thread they call each other; on Kafka's threads
 (`network.stages`) what passes between them goes through queues, and the same code runs.
 
-A connection takes its next request after it has sent the answer to the one before, and only if the queue has room. What
-cannot be taken yet stays in the stream, and backs up into the client.
+A connection takes its next request after the one before is answered, and only if the queue has room. What cannot be
+taken yet stays in the stream, and backs up into the client.
+
+Bursts
+------
+To send an answer costs a system call, a sixth of the time of a small request. A client that does not wait for its
+answers has the next request in the buffer already. So the connection handles a *burst* of such requests, one after the
+other, and their answers leave together. A burst has at most `MAX_BURST_REQUESTS`; the next request goes to the end of
+the queue then, after those of all other connections. These send the answers that stand, and end the burst:
+
+=====================================================  ==============================================================
+the buffer has no whole request                        one at a time a request is answered as if there were no bursts
+`MAX_STANDING_BYTES` of answers stand                  this is all that a burst adds to the memory of a connection
+`MAX_BURST_MS` have passed since the first answer      the client has waited for it long enough
+the answer to the next request is a promise            an answer that is ready never waits for one that is not
+the next answer carries records                        they may be a region of a file, which the kernel sends
+the client is throttled                                its answer leaves at once
+the connection is closed                               what cannot be read takes no answer before it along
+=====================================================  ==============================================================
+
+In Kafka a connection is muted until the response has left (`KafkaChannel.mute`), and every response is sent by itself.
+Here the answers of a burst leave together; their order, and that one request at a time is handled, are the same. On
+Kafka's threads (`network.stages`) there are no bursts. In the simulator no time passes within a step, so there the
+seed ends them, after one request to eight.
 
 A throttled client gets its answer at once, with the time in it. Its connection is not read until that time is over
 (KIP-219).
@@ -56,7 +78,8 @@ Follows org.apache.kafka.common.network.Selector and kafka.network.{Processor,Re
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -67,9 +90,16 @@ from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.schema import Response
+from pykraft.transport.byte_stream import ByteStream
 from pykraft.transport.frame_recorder import FrameRecorder
-from pykraft.transport.request_metrics import Marks, RequestMetrics
+from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
+
+MAX_BURST_REQUESTS = 8
+MAX_BURST_MS = 2
+"""After this time no request joins a burst any more."""
+MAX_STANDING_BYTES = 64 * 1024
+"""Answers of a burst that are so large, together, leave."""
 
 
 class Answer(NamedTuple):
@@ -105,40 +135,6 @@ class Answer(NamedTuple):
         return response_frame(type(response), version, context.correlation_id, body), throttle_ms
 
 
-class ByteStream(Protocol):
-    """The bytes of one connection, in both directions."""
-
-    @property
-    def output(self) -> Collection[Any]:
-        """What was sent, and has not left yet."""
-        ...
-
-    is_readable: bool
-    """`receive` may find something: bytes, the end, or an error."""
-    has_hung_up: bool
-    """The client has closed its half, or all of it. Bytes that it sent before may still be there. A stream that cannot
-    know this without reading leaves it False."""
-    has_ended: bool
-    """`receive` has come to the end."""
-
-    def receive(self) -> bool:
-        """Move bytes that have come into the channel's frame reader; False at the end. OSError, ProtocolError: close
-        it."""
-        ...
-
-    def send(self, parts: Sequence[Any]) -> None:
-        """Send these parts, in order, sooner or later. OSError, EOFError: close it."""
-        ...
-
-    def watch(self) -> None:
-        """Call the connection's `go_on` when the stream is readable, has room for its output, or breaks."""
-        ...
-
-    def close(self, reset: bool) -> None:
-        """Close it; with `reset` the client sees an error instead of an end, as when a process dies."""
-        ...
-
-
 class RequestHandler(Protocol):
     """What answers the requests: the node."""
 
@@ -147,62 +143,83 @@ class RequestHandler(Protocol):
         ...
 
 
-class QueuedRequest(NamedTuple):
-    """A request that waits to be handled, and where its answer goes."""
+@dataclass(slots=True)
+class QueuedRequest:
+    """A request on its way, until its answer is with the socket. Times are nanoseconds on the stopwatch of the
+    metrics."""
 
     connection: "ServerConnection"
     inbound: InboundRequest
     queued_at: int = 0
-    """When that was, on the stopwatch of the metrics."""
+    begun_at: int = 0
+    """When the handler was called."""
+    handled_at: int = 0
+    """When the handler has returned."""
+    ready_at: int = 0
+    """When the answer was there."""
+    is_at_once: bool = False
+    """The handler has answered it at once, so that the next one may follow in the same burst."""
+    parts: Sequence[Any] = ()
+    """The answer as bytes."""
+    throttle_ms: int = 0
+    carries_records: bool = False
+    """The answer does, and may hold regions of files."""
 
 
-class ReadyResponse(NamedTuple):
-    """A response as bytes, on its way to the socket."""
+class Pace:
+    """How the connections of a thread share its time, and for how long a throttled client waits."""
 
-    connection: "ServerConnection"
-    inbound: InboundRequest
-    parts: list[Any]
-    throttle_ms: int
-    marks: Marks | None
-    ready_at: int
-    """When the answer was there, on the stopwatch of the metrics."""
+    def __init__(
+        self,
+        timer: Timer,
+        clock: Callable[[], int],
+        time_slice: TimeSlice | None = None,
+        burst_requests: Callable[[], int] = lambda: MAX_BURST_REQUESTS,
+    ) -> None:
+        """`burst_requests` says how many requests the burst that begins now may have."""
+        self.timer = timer
+        self.clock = clock
+        self.time_slice = time_slice
+        """For how long large requests are read in a turn; None: until they are read."""
+        self.burst_requests = burst_requests
+
+    def pause(self, milliseconds: int, then: Callable[[int], None]) -> None:
+        """Call back when this time is over."""
+        self.timer.at(self.clock() + milliseconds, then)
 
 
 class RequestChannel:
-    """The bounded queue between the connections and the node, and what the connections share: clock, timer, metrics."""
+    """The bounded queue between the connections and the node."""
 
-    def __init__(self, capacity: int, timer: Timer, clock: Callable[[], int]) -> None:
-        self.timer = timer
-        self.clock = clock
-        self.metrics: RequestMetrics | None = None
-        """None: nothing is measured."""
+    def __init__(self, capacity: int, pace: Pace, metrics: RequestMetrics) -> None:
+        self.pace = pace
+        self.metrics = metrics
         self.recorder: FrameRecorder | None = None
         """None: no frame is kept."""
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of an error that nothing expected, and that ends a connection; None: it is raised."""
-        self.time_slice: TimeSlice | None = None
-        """For how long large requests are read in a turn; None: until they are read."""
         self.large: dict[ServerConnection, None] = {}
         """Connections that bring a large request, in the order in which they are read."""
         self.room = capacity
         """This many requests more may be put into the queue."""
-        self._queue: deque[QueuedRequest] = deque()
+        self.queue: deque[QueuedRequest] = deque()
+        """The requests, the one that has waited longest first."""
         self.starved: dict[ServerConnection, None] = {}
         """Connections that found no room, in the order in which they did."""
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self.queue)
 
     def put(self, request: QueuedRequest) -> None:
         self.room -= 1
-        self._queue.append(request)
+        self.queue.append(request)
 
     def receive(self) -> QueuedRequest | None:
         """The request that has waited longest."""
-        if not self._queue:
+        if not self.queue:
             return None
         self.room += 1
-        return self._queue.popleft()
+        return self.queue.popleft()
 
     def add_large(self, connection: "ServerConnection") -> None:
         """Read the request of this connection in steps; its place in the queue is kept."""
@@ -218,9 +235,10 @@ class RequestChannel:
 
     def read_large(self) -> None:
         """Go on with large requests, for a slice."""
-        if self.large and self.time_slice is not None:
-            self.time_slice.begin()
-            while self.large and next(iter(self.large)).read_on(self.time_slice):
+        time_slice = self.pace.time_slice
+        if self.large and time_slice is not None:
+            time_slice.begin()
+            while self.large and next(iter(self.large)).read_on(time_slice):
                 continue
 
     def feed(self) -> None:
@@ -238,13 +256,13 @@ class RequestChannel:
 
     # What passes from the node's side of a connection to the network's, and back. Here both are the same thread.
 
-    def deliver(self, response: "ReadyResponse") -> None:
-        """The node has an answer: send it."""
-        response.connection.send_response(response)
+    def deliver(self, request: QueuedRequest) -> QueuedRequest | None:
+        """The node has an answer: send it. Returns the next request if it belongs to the same burst."""
+        return request.connection.send_response(request, request.is_at_once)
 
     def hang_up(self, connection: "ServerConnection") -> None:
         """The node wants the connection closed."""
-        connection.close()
+        connection.end()
 
     def look_again(self, connection: "ServerConnection") -> None:
         """A request waits in the node, and its client has hung up: is it over?"""
@@ -265,6 +283,16 @@ class ServerConnection:
         self._requests = requests
         self._waiting: tuple[InboundRequest, Promise[Answer]] | None = None
         """The request that was handled, and whose answer comes later."""
+        self._standing: list[Any] = []
+        """The answers of a burst that were not sent yet, as parts."""
+        self._standing_bytes = 0
+        """Of the answers before the last one."""
+        self._unrecorded: list[QueuedRequest] = []
+        """The requests that they answer."""
+        self._burst_left = self._burst_ends = 0
+        """How many requests the burst may have from here on, and until when; 0 before its second request."""
+        self._is_ending = False
+        """It closes when its output has left."""
 
     @property
     def is_busy(self) -> bool:
@@ -274,40 +302,67 @@ class ServerConnection:
     def go_on(self) -> None:
         """Take the next request, if one is there and may be taken; then wait for what the stream does next."""
         channel, stream, requests = self.channel, self.stream, self._requests
+        if not self.is_open:
+            return
         try:
-            while self.is_open and not stream.output:
-                if not requests.room:
-                    requests.starved[self] = None
-                    break
-                if channel.wants_bytes:
-                    if not stream.is_readable:
-                        break
-                    stream.receive()
-                taken = channel.next_request(requests.recorder)
-                if isinstance(taken, InboundRequest):
-                    queued_at = 0 if requests.metrics is None else requests.metrics.stopwatch()
-                    requests.put(QueuedRequest(self, taken, queued_at))
-                    break
+            if stream.output:
+                pass  # its client does not read: nothing is taken from it
+            elif self._is_ending:
+                self.close()
+                return
+            elif requests.room <= 0:
+                requests.starved[self] = None
+            elif stream.is_readable or not channel.wants_bytes:
+                taken = self._take()
                 if taken is not None:
-                    self._send(channel.refuse(taken))
-                elif channel.reading is not None:
-                    self._read_large(channel.reading)
-                    break
-                elif not channel.wants_bytes:
-                    break
+                    requests.put(taken)
+                if self._standing:
+                    self._send_standing()
             if (stream.has_hung_up or stream.has_ended) and self._is_over:
                 self.close()
-            elif self.is_open:
+            else:
                 stream.watch()
-        except (OSError, EOFError, ProtocolError, MemoryError):
+        except (OSError, EOFError):
             self.close()
+        except (ProtocolError, MemoryError):
+            self.end()
         except Exception as error:
-            self._requests.note_error(error)
-            self.close()
+            requests.note_error(error)
+            self.end()
+
+    def _take(self) -> QueuedRequest | None:
+        """The next request, if one is there and may be taken. What the channel itself refuses is answered here, and a
+        large request is read in steps. OSError, ProtocolError, MemoryError: close the connection."""
+        channel, stream, requests = self.channel, self.stream, self._requests
+        while not stream.output:
+            if channel.wants_bytes:
+                if not stream.is_readable:
+                    break
+                stream.receive()
+            taken = channel.next_request(requests.recorder)
+            if isinstance(taken, InboundRequest):
+                return QueuedRequest(self, taken, requests.metrics.stopwatch())
+            if taken is not None:
+                self._add_refusal(channel.refuse(taken))
+            elif channel.reading is not None:
+                self._read_large(channel.reading)
+                break
+            elif not channel.wants_bytes:
+                break
+        return None
+
+    def _add_refusal(self, parts: list[Any]) -> None:
+        """The channel itself has answered a request."""
+        if self._requests.recorder is not None:
+            self._requests.recorder.sent(self.channel.connection_id, parts)
+        self._standing += parts
+        self._standing_bytes += sum(map(len, parts))
+        if self._standing_bytes >= MAX_STANDING_BYTES:
+            self._send_standing()
 
     def _read_large(self, reading: Steps[InboundRequest]) -> None:
         """The request in hand is a large one: read it at once, or in slices."""
-        if self._requests.time_slice is None:
+        if self._requests.pace.time_slice is None:
             self._has_read(finish(reading))
         else:
             self._requests.add_large(self)
@@ -334,7 +389,7 @@ class ServerConnection:
         """A large request is read: let it be handled."""
         requests = self._requests
         self.channel.has_read()
-        requests.put(QueuedRequest(self, inbound, 0 if requests.metrics is None else requests.metrics.stopwatch()))
+        requests.put(QueuedRequest(self, inbound, requests.metrics.stopwatch()))
 
     @property
     def _is_over(self) -> bool:
@@ -344,33 +399,52 @@ class ServerConnection:
             return True
         return self.stream.has_ended and not self.is_busy
 
-    def serve(self, inbound: InboundRequest, handler: RequestHandler, now: int, queued_at: int = 0) -> None:
-        """Let the handler answer a request that was taken, and send the answer when it comes. `queued_at` is when it
-        was taken."""
-        if not self.is_open:
-            return
+    def serve(self, request: QueuedRequest, handler: RequestHandler, now: int) -> None:
+        """Let the handler answer a request that was taken, and those of its burst. Send each answer when it comes."""
         metrics = self._requests.metrics
-        begun = 0 if metrics is None else metrics.stopwatch()
-        try:
-            answered = handler.handle(inbound, now)
-        except OSError:  # a disk has failed: that is the node's affair
-            raise
-        except Exception as error:
-            self._give_up(error)
-            return
-        marks = None if metrics is None else Marks(queued_at, begun, metrics.stopwatch())
-        if not isinstance(answered, Promise):
-            self.respond(inbound, answered, marks)
-            return
-        if answered.kept:
-            self.respond(inbound, answered.value, marks)
-            return
-        self._waiting = inbound, answered
-        answered.then(partial(self.respond, inbound, marks=marks, has_waited=True), self._give_up)
+        self._burst_ends = 0
+        following: QueuedRequest | None = request
+        while following is not None and self.is_open:
+            request = following
+            request.begun_at = metrics.stopwatch()
+            try:
+                answered = handler.handle(request.inbound, now)
+            except OSError:  # a disk has failed: that is the node's affair
+                raise
+            except Exception as error:
+                self._give_up(error)
+                return
+            request.handled_at = request.ready_at = metrics.stopwatch()
+            if isinstance(answered, Promise):
+                if not answered.kept:
+                    self._wait_for(answered, request)
+                    return
+                answered = answered.value
+            request.is_at_once = True
+            following = self.respond(request, answered)
+
+    def _wait_for(self, answered: Promise[Answer], request: QueuedRequest) -> None:
+        """The answer comes later. What is ready does not wait for it."""
+        if self._standing:
+            self._flush()
+        self._waiting = request.inbound, answered
+        answered.then(partial(self._respond_late, request), self._give_up)
         if not self.is_open:
             self.abandon()
         elif self.stream.has_hung_up:
             self._requests.look_again(self)
+
+    def _flush(self) -> None:
+        """Send the answers that stand before something else happens to the connection."""
+        try:
+            self._send_standing()
+            if self.stream.output:
+                self.stream.watch()
+        except (OSError, EOFError, MemoryError):
+            self.close()
+        except Exception as error:
+            self._requests.note_error(error)
+            self.close()
 
     def _give_up(self, error: Exception) -> None:
         """There will be no answer."""
@@ -378,63 +452,107 @@ class ServerConnection:
         self._requests.note_error(error)
         self._requests.hang_up(self)
 
-    def respond(
-        self, inbound: InboundRequest, answer: Answer, marks: Marks | None = None, has_waited: bool = False
-    ) -> None:
-        """The node's answer, which is encoded and handed to the network."""
+    def _respond_late(self, request: QueuedRequest, answer: Answer) -> None:
+        """The node has kept its promise."""
         self._waiting = None
+        request.ready_at = self._requests.metrics.stopwatch()
+        self.respond(request, answer)
+
+    def respond(self, request: QueuedRequest, answer: Answer) -> QueuedRequest | None:
+        """The node's answer, which is encoded and handed to the network. Returns the next request of the burst."""
         if not self.is_open:
-            return
-        requests = self._requests
-        ready = 0
-        if marks is not None and requests.metrics is not None:
-            ready = requests.metrics.stopwatch() if has_waited else marks.handled
+            return None
+        requests, response = self._requests, answer.response
         if answer.hang_up:
             requests.hang_up(self)
-            return
+            return None
         try:
-            parts, throttle_ms = answer.encode(inbound.context)
-            if requests.metrics is not None and answer.response is not None:
-                requests.metrics.count_errors(inbound, answer.response, answer.errors)
+            request.parts, request.throttle_ms = answer.encode(request.inbound.context)
+            if response is not None:
+                request.carries_records = response.carries_records
+                requests.metrics.count_errors(request.inbound, response, answer.errors)
         except (struct.error, MemoryError):
             requests.hang_up(self)
-            return
+            return None
         except Exception as error:
             self._give_up(error)
-            return
-        requests.deliver(ReadyResponse(self, inbound, parts, throttle_ms, marks, ready))
+            return None
+        return requests.deliver(request)
 
-    def send_response(self, response: ReadyResponse) -> None:
+    def send_response(self, request: QueuedRequest, in_burst: bool = False) -> QueuedRequest | None:
         """Send what the node has answered, and take the next request; after the time for which the client is
-        throttled."""
+        throttled. In a burst the answer may stand, and the next request is returned."""
         if not self.is_open:
-            return
-        requests, (_, inbound, parts, throttle_ms, marks, ready_at) = self._requests, response
+            return None
+        channel, requests, throttle_ms = self.channel, self._requests, request.throttle_ms
         try:
-            self.channel.done(inbound.context, throttle_ms > 0)
-            self._send(parts)
-            if marks is not None and requests.metrics is not None:
-                requests.metrics.record(inbound, marks, ready_at, throttle_ms)
-        except (OSError, EOFError, MemoryError):
+            channel.done(request.inbound.context, throttle_ms > 0)
+            if requests.recorder is not None:
+                requests.recorder.sent(channel.connection_id, request.parts)
+            if request.carries_records and self._standing:
+                self._send_standing()
+            self._unrecorded.append(request)
+            if throttle_ms == 0:
+                channel.wants_bytes = channel.frames.start == channel.frames.end
+            if in_burst and (self.stream.is_readable or not channel.wants_bytes) and self._may_stand(request):
+                following = self._take()
+                if following is not None:
+                    return following
+            else:
+                self._standing += request.parts
+            self._send_standing()
+        except (OSError, EOFError):
             self.close()
-            return
+            return None
+        except (ProtocolError, MemoryError):
+            self.end()
+            return None
         except Exception as error:
             requests.note_error(error)
-            self.close()
-            return
+            self.end()
+            return None
         if throttle_ms > 0:
-            requests.timer.at(requests.clock() + throttle_ms, self._unthrottle)
+            requests.pace.pause(throttle_ms, self._unthrottle)
         self.go_on()
+        return None
 
-    def _send(self, parts: list[Any]) -> None:
-        if self._requests.recorder is not None:
-            self._requests.recorder.sent(self.channel.connection_id, parts)
+    def _may_stand(self, request: QueuedRequest) -> bool:
+        """Let this answer stand, if the burst goes on after it."""
+        pace = self._requests.pace
+        if request.carries_records:
+            return False
+        if not self._burst_ends:
+            self._burst_left, self._burst_ends = pace.burst_requests(), pace.clock() + MAX_BURST_MS
+        elif pace.clock() >= self._burst_ends:
+            return False
+        self._burst_left -= 1
+        size_bytes = self._standing_bytes + sum(map(len, request.parts))
+        if self._burst_left <= 0 or size_bytes >= MAX_STANDING_BYTES:
+            return False
+        self._standing.append(b"".join(request.parts))  # a copy: it may outlive the buffer that a part is a view of
+        self._standing_bytes = size_bytes
+        return True
+
+    def _send_standing(self) -> None:
+        """Send the answers that stand. OSError, EOFError, MemoryError: close the connection."""
+        parts, answered, metrics = self._standing, self._unrecorded, self._requests.metrics
+        self._standing, self._unrecorded, self._standing_bytes = [], [], 0
         self.stream.send(parts)
+        for request in answered:
+            metrics.record(request, request is answered[-1])
 
     def _unthrottle(self, now: int) -> None:
         """The time for which the client was throttled is over."""
         self.channel.unthrottle()
         self.go_on()
+
+    def end(self) -> None:
+        """Close it after the answers that stand, if there are any."""
+        if self._standing and self.is_open:
+            self._flush()
+            self._is_ending = bool(self.stream.output)
+        if not self._is_ending:
+            self.close()
 
     def close(self, reset: bool = False) -> None:
         """Close the stream, and abandon what the client will not read any more."""

@@ -22,13 +22,14 @@ from pykraft.common.fault_handler import StrictFaultHandler
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
+from pykraft.protocol.header import SIZE
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ServerChannel
-from pykraft.transport.server_connection import RequestChannel, ServerConnection
+from pykraft.transport.server_connection import MAX_BURST_REQUESTS, Pace, RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -186,7 +187,13 @@ class SimulatedStream:
         return not self.has_ended
 
     def send(self, parts: Sequence[Any]) -> None:
-        self._end.send(parts)
+        """The answers of a burst are sent together, and each is a piece of its own: the weather may part them, and a
+        story tells of each."""
+        data = b"".join(parts)
+        while data:
+            size = SIZE.size + SIZE.unpack_from(data)[0]
+            self._end.send([data[:size]])
+            data = data[size:]
 
     def watch(self) -> None:
         """The network tells of what comes."""
@@ -230,6 +237,7 @@ class SimulatedNode(Machine):
         clock_skew_ms: int,
         background_us: int,
         time_slice: TimeSlice | None = None,
+        burst_requests: Callable[[], int] = lambda: MAX_BURST_REQUESTS,
     ) -> None:
         super().__init__(f"node-{config.node_id}", scheduler, network)
         self.node_id = config.node_id
@@ -241,6 +249,7 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._time_slice = time_slice
+        self._burst_requests = burst_requests
         self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
         self.traced = 0
@@ -317,8 +326,9 @@ class SimulatedNode(Machine):
         self._peers = Peers(self, self.name, self._random, is_of_node=True)
         self._peers.now = self.scheduler.now
         capacity = self.config.values[QUEUED_MAX_REQUESTS]
-        self._requests = RequestChannel(capacity, self._peers.timer, lambda: self.scheduler.now)
-        self._requests.metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
+        pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._burst_requests)
+        metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
+        self._requests = RequestChannel(capacity, pace, metrics)
         self.is_up = True
         self.node.start(self.scheduler.now)
         self.step()
@@ -343,7 +353,7 @@ class SimulatedNode(Machine):
         node = self.node
         assert node is not None
         while (queued := self._requests.receive()) is not None:
-            queued.connection.serve(queued.inbound, node, now, queued.queued_at)
+            queued.connection.serve(queued, node, now)
             self._requests.feed()
         poll = node.poll(now)
         for outbound in poll.requests:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.core import Promise
+from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.network import selector as selector_module
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -29,8 +30,9 @@ from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest, ProduceResponse
 from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
+from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import InboundRequest
-from pykraft.transport.server_connection import Answer, QueuedRequest, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, Pace, QueuedRequest, RequestChannel, ServerConnection
 from tests.harness.waiting import wait_until
 
 OPTIONS = SocketOptions(
@@ -84,7 +86,9 @@ class Server:
         self.selector = Selector()
         self.timer = Timer()
         self.now = 0
-        self.requests = RequestChannel(options.queued_max_requests, self.timer, lambda: self.now)
+        self.requests = RequestChannel(
+            options.queued_max_requests, Pace(self.timer, lambda: self.now), RequestMetrics(Metrics(), lambda: 0)
+        )
         self.processor = Processor(self.selector, self.requests, options)
         self.quotas = ConnectionQuotas(limits or ConnectionLimits(), ["PLAINTEXT", "INTERNAL"], "INTERNAL")
         self.acceptor, self.internal = (
@@ -125,7 +129,7 @@ class Server:
         """Answer the request that has waited longest, as a node does."""
         queued = self.requests.receive()
         assert queued is not None
-        queued.connection.respond(queued.inbound, Answer(ApiVersionsResponse(api_keys=[])))
+        queued.connection.respond(queued, Answer(ApiVersionsResponse(api_keys=[])))
         self.requests.feed()
         self.turn()
         return queued
@@ -177,7 +181,7 @@ def test_a_batch_that_waits_for_its_replicas_does_not_open_the_door_for_a_flood(
             sent += caller.send(flood[sent % len(flood) :])
             server.turn(1)
     assert server.requests.receive() is None and len(produce.connection.channel.frames._buffer) < 1 << 20
-    produce.connection.respond(produce.inbound, Answer(ProduceResponse(responses=[])))
+    produce.connection.respond(produce, Answer(ProduceResponse(responses=[])))
     wait_until(lambda: server.turn(1) or len(server.requests), "the next request is read")
     following = server.requests.receive()
     assert following is not None and following.inbound.context.correlation_id == 1
@@ -193,7 +197,7 @@ def waiting_produce(server: Server, caller: socket.socket) -> QueuedRequest:
 
 
 def answered(server: Server, request: QueuedRequest) -> None:
-    request.connection.respond(request.inbound, Answer(ProduceResponse(responses=[])))
+    request.connection.respond(request, Answer(ProduceResponse(responses=[])))
     server.turn()
 
 
@@ -264,7 +268,7 @@ class Parking:
         wait_until(lambda: server.turn(1) or len(server.requests), "it has come")
         queued = server.requests.receive()
         assert queued is not None
-        queued.connection.serve(queued.inbound, self, 0)
+        queued.connection.serve(queued, self, 0)
         return queued.connection
 
 
@@ -349,7 +353,7 @@ def test_a_throttled_client_is_answered_at_once_and_read_again_when_the_time_is_
     server.ask(caller, 2)
     queued = server.requests.receive()
     assert queued is not None
-    queued.connection.respond(queued.inbound, Answer(ApiVersionsResponse(api_keys=[]), lambda _: 500))
+    queued.connection.respond(queued, Answer(ApiVersionsResponse(api_keys=[]), lambda _: 500))
     caller.settimeout(10)
     assert caller.recv(1 << 16)[4:8] == bytes(4), "the correlation id"
     server.ask(caller, 1)

@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
+from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.network.stages import ProcessorChannel, RequestQueue, WaitingTime
-from pykraft.transport.server_connection import QueuedRequest
+from pykraft.transport.request_metrics import RequestMetrics
+from pykraft.transport.server_connection import Pace, QueuedRequest
 from tests.harness.waiting import wait_until
+
+PACE = Pace(Timer(), lambda: 0)
+METRICS = RequestMetrics(Metrics(), lambda: 0)
 
 
 def waiting() -> WaitingTime:
@@ -108,7 +113,7 @@ def test_what_the_node_leaves_for_the_network_is_done_there_and_the_other_way_ro
 
     connection: Any = Connection()
     to_the_node: list[Any] = []
-    channel = ProcessorChannel(RequestQueue(1), Timer(), lambda: 0, lambda: calls.append("woken"), to_the_node.append)
+    channel = ProcessorChannel(RequestQueue(1), PACE, METRICS, lambda: calls.append("woken"), to_the_node.append)
     channel.hang_up(connection)
     channel.look_again(connection)
     channel.abandon(connection)
@@ -131,7 +136,7 @@ def test_what_one_connection_raises_does_not_keep_the_others_from_their_answers(
 
     closed: list[Connection] = []
     told: list[Exception] = []
-    channel = ProcessorChannel(RequestQueue(1), Timer(), lambda: 0, lambda: None, lambda call: None)
+    channel = ProcessorChannel(RequestQueue(1), PACE, METRICS, lambda: None, lambda call: None)
     channel.on_error = told.append
     faults = [None, ValueError("planted"), None]
     for fault in faults:

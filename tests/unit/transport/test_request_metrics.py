@@ -21,9 +21,9 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceR
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnResponse
 from pykraft.protocol.schema import Request, Response
 from pykraft.runtime.clock import SystemClock
-from pykraft.transport.request_metrics import Marks, RequestMetrics, ThreadTimes
+from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
-from pykraft.transport.server_connection import Answer, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, Pace, QueuedRequest, RequestChannel, ServerConnection
 from tests.unit.transport.test_server_connection import Pipe
 
 MS = 1_000_000
@@ -48,8 +48,8 @@ class Rig:
     def __init__(self) -> None:
         self.now_ns = 0
         self.metrics = Metrics()
-        self.requests = RequestChannel(10, Timer(), lambda: self.now_ns // MS)
-        self.requests.metrics = RequestMetrics(self.metrics, lambda: self.now_ns)
+        pace = Pace(Timer(), lambda: self.now_ns // MS)
+        self.requests = RequestChannel(10, pace, RequestMetrics(self.metrics, lambda: self.now_ns))
         self.times = ThreadTimes(self.metrics, self.requests.metrics)
         channel = ServerChannel("c", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20)
         self.pipe = SlowPipe(channel.frames)
@@ -70,7 +70,7 @@ class Rig:
         self.pass_ms(queue_ms)
         queued = self.requests.receive()
         assert queued is not None
-        queued.connection.serve(queued.inbound, self, self.now_ns // MS, queued.queued_at)
+        queued.connection.serve(queued, self, self.now_ns // MS)
 
     def sums(self, request: str) -> dict[str, float]:
         """By part: how many milliseconds it took, all requests together."""
@@ -116,6 +116,18 @@ def test_the_time_for_which_a_client_is_throttled_is_counted_apart() -> None:
         "Total": 22,
         "Throttle": 700,
     }
+
+
+def test_an_answer_that_stands_in_a_burst_is_on_its_way_and_the_thread_handles_others_meanwhile() -> None:
+    """A handler takes 16 ms, and to send both answers 2 ms."""
+    rig = Rig()
+    rig.pipe.bring(b"".join(encode_request(MetadataRequest(topics=None), 9, 1, "test")))
+    rig.bring(MetadataRequest(topics=None), 9)
+    assert rig.pipe.sends == [[1, 1]]
+    assert rig.counts() == {"RequestsPerSec,request=Metadata,version=9": 2}
+    sums = rig.sums("Metadata")
+    assert (sums["RequestQueue"], sums["Local"], sums["ResponseSend"]) == (4, 16 + 16, 18 + 2)
+    assert rig.requests.metrics.sending_ns == 2 * MS
 
 
 @pytest.mark.parametrize("version", [12, 17])
@@ -245,6 +257,7 @@ def test_the_metrics_of_a_request_cost_at_most_as_much_as_140_increments_of_a_co
     metrics = Metrics()
     requests = RequestMetrics(metrics, stopwatch)
     times = ThreadTimes(metrics, requests)
+    connection = Rig().connection
     context = RequestContext("c", "L", ListenerKind.BROKER, "User:a", "client", "127.0.0.1", 0, 12, 1, 200)
     inbound = InboundRequest(context, ProduceRequest(acks=1, timeout_ms=1, topic_data=[]))
     topics = BrokerTopicMetrics(metrics)
@@ -252,11 +265,13 @@ def test_the_metrics_of_a_request_cost_at_most_as_much_as_140_increments_of_a_co
     meter = Meter()
 
     def one() -> None:
-        marks = Marks(stopwatch(), stopwatch(), stopwatch())
+        request = QueuedRequest(connection, inbound, stopwatch())
+        request.begun_at = stopwatch()
+        request.handled_at = request.ready_at = stopwatch()
         topics.produced("t", 1, 100)
         requests.count_errors(inbound, response)
-        requests.record(inbound, marks, marks.handled, 0)
-        times.add(stopwatch(), stopwatch(), stopwatch(), marks.handled)
+        requests.record(request)
+        times.add(stopwatch(), stopwatch(), stopwatch(), request.handled_at)
 
     def increments() -> None:
         for _ in range(MOST_INCREMENTS):

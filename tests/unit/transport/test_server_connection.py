@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.common.core import FOREVER, Promise
+from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.header import encode_request
@@ -20,8 +21,9 @@ from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from pykraft.protocol.schema import Request
 from pykraft.transport.frames import FrameReader
+from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
-from pykraft.transport.server_connection import Answer, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, Pace, RequestChannel, ServerConnection
 
 METADATA = MetadataRequest(topics=None)
 PRODUCE = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[])
@@ -41,11 +43,13 @@ class Pipe:
         self._unread: deque[bytes] = deque()
         self.output: list[bytes] = []
         self.sent = b""
+        self.sends: list[list[int]] = []
+        """The correlation ids of the answers in each `send`."""
         self.is_stuck = False
         self.is_broken = False
         self.has_memory = True
         self.is_closed = False
-        self.is_readable = self.has_hung_up = self.has_ended = False
+        self.is_readable = self.has_hung_up = self.has_ended = self.is_watched_for_room = False
 
     def bring(self, data: bytes) -> None:
         """More has come from the client; nothing is its end."""
@@ -68,6 +72,7 @@ class Pipe:
         if not self.has_memory:
             raise MemoryError
         data = b"".join(map(bytes, parts))
+        self.sends.append(correlation_ids(data))
         if self.is_stuck and data:
             self.output.append(data)
         else:
@@ -75,6 +80,7 @@ class Pipe:
 
     def watch(self) -> None:
         assert not self.is_closed, "a closed stream is not watched"
+        self.is_watched_for_room = bool(self.output)
 
     def close(self, reset: bool) -> None:
         assert not self.is_closed, "a stream is closed once"
@@ -82,12 +88,17 @@ class Pipe:
 
     def answered(self) -> list[int]:
         """The correlation ids of the answers that were sent."""
-        data, found = self.sent, []
-        while data:
-            size = int.from_bytes(data[:4], "big")
-            found.append(int.from_bytes(data[4:8], "big"))
-            data = data[4 + size :]
-        return found
+        return correlation_ids(self.sent)
+
+
+def correlation_ids(data: bytes) -> list[int]:
+    """Of all answers in a stream."""
+    found = []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        found.append(int.from_bytes(data[4:8], "big"))
+        data = data[4 + size :]
+    return found
 
 
 class Story:
@@ -96,7 +107,8 @@ class Story:
     def __init__(self, connections: int = 1, capacity: int = 10) -> None:
         self.now = 1000
         self.timer = Timer()
-        self.requests = RequestChannel(capacity, self.timer, lambda: self.now)
+        self.pace = Pace(self.timer, lambda: self.now)
+        self.requests = RequestChannel(capacity, self.pace, RequestMetrics(Metrics(), lambda: self.now * 1_000_000))
         self.connections = []
         for number in range(connections):
             channel = ServerChannel(f"c{number}", "PLAINTEXT", ListenerKind.BROKER, "127.0.0.1", 1 << 20)
@@ -126,7 +138,7 @@ class Story:
     def turn(self) -> None:
         self.requests.read_large()
         while (queued := self.requests.receive()) is not None:
-            queued.connection.serve(queued.inbound, self, self.now)
+            queued.connection.serve(queued, self, self.now)
             self.requests.feed()
 
     def handle(self, inbound: InboundRequest, now: int) -> Promise[Answer]:
@@ -403,7 +415,7 @@ class StepSlice:
 
 def sliced(connections: int = 2, capacity: int = 10) -> Story:
     story = Story(connections, capacity)
-    story.requests.time_slice = StepSlice()
+    story.pace.time_slice = StepSlice()
     return story
 
 
