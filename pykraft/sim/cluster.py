@@ -55,7 +55,7 @@ from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
-from pykraft.sim.world.slices import SeededSlice, seeded_bursts
+from pykraft.sim.world.slices import SeededBursts, SeededSlice
 from pykraft.storage.log_tail import Tails
 
 FIRST_CONTROLLER_ID = 101
@@ -145,7 +145,7 @@ class SimulatedCluster:
                 dice.randint(-self.knobs.clock_skew_ms, self.knobs.clock_skew_ms),
                 self.knobs.background_us,
                 SeededSlice(self._dice(f"slices of node {node_id}"), self.knobs.slice_ends),
-                seeded_bursts(self._dice(f"bursts of node {node_id}")),
+                SeededBursts(self._dice(f"bursts of node {node_id}"), self.knobs.busy_us),
             )
             if self.seed % sleep_laws.AUDIT_PERIOD == 0:
                 machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check

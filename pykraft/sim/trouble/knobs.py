@@ -70,7 +70,7 @@ TRANSACTION_SEEDS = range(100, 200)
 
 
 SLICE_SEEDS, SLICE_PERIOD = frozenset((*range(900, 1400), *range(1600, 1650))), 3200
-"""Of each 3200 seeds these interrupt requests, among them banks, elections, snapshots and groups."""
+"""Of each 3200 seeds these interrupt requests and find bursts of them, among them banks, elections, and groups."""
 
 
 SNAPSHOT_SEEDS, SNAPSHOT_PERIOD = range(200, 300), 400
@@ -180,6 +180,8 @@ class Knobs:
     background_us: int
     slice_ends: float
     """How likely a slice of time is over, whenever a node asks."""
+    busy_us: int
+    """For how long a node may be busy when a request comes, so that it finds several; 0 for not at all."""
     admin_every_ms: int
     """How often a topic is made or deleted, a partition moved, or the level of the metadata changed; 0 for never."""
     moves: float
@@ -247,6 +249,7 @@ def _draw(seed: int) -> Knobs:
         clock_skew_ms=random.choice((0, 10, 5_000)),
         background_us=random.choice((100, 5_000, 300_000)),
         slice_ends=Random(f"slices {seed}").choice((0.05, 0.5)) if seed % SLICE_PERIOD in SLICE_SEEDS else 0.0,
+        busy_us=Random(f"busy {seed}").choice((500, 5_000)) if seed % SLICE_PERIOD in SLICE_SEEDS else 0,
         admin_every_ms=_admin_every_ms(seed),
         moves=Random(f"moves {seed}").choice((0.5, 0.9)) if _has_reassignments(seed) else 0.0,
         level_changes=0.25 if _has_snapshots(seed) else 0.0,
@@ -260,7 +263,7 @@ def _draw(seed: int) -> Knobs:
 
 def calm(knobs: Knobs) -> Knobs:
     """The same cluster and clients, without faults or interrupted requests; the network delivers all in good time."""
-    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0)
+    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0, busy_us=0)
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:

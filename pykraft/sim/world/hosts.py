@@ -11,6 +11,7 @@ byte that it wrote in the kernel's hands; a machine without power loses what was
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -26,10 +27,11 @@ from pykraft.protocol.header import SIZE
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
+from pykraft.sim.world.slices import SeededBursts
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ServerChannel
-from pykraft.transport.server_connection import MAX_BURST_REQUESTS, Pace, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Pace, RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -173,7 +175,7 @@ class SimulatedStream:
         """More has come, or (without any bytes) the end."""
         self._unread.append(data)
         self.is_readable = True
-        self._machine.act(self._connection.go_on)
+        self._machine.hear(self._connection)
 
     def closed(self) -> None:
         self.has_hung_up = True
@@ -237,7 +239,7 @@ class SimulatedNode(Machine):
         clock_skew_ms: int,
         background_us: int,
         time_slice: TimeSlice | None = None,
-        burst_requests: Callable[[], int] = lambda: MAX_BURST_REQUESTS,
+        bursts: SeededBursts | None = None,
     ) -> None:
         super().__init__(f"node-{config.node_id}", scheduler, network)
         self.node_id = config.node_id
@@ -249,7 +251,9 @@ class SimulatedNode(Machine):
         self._clock_skew_ms = clock_skew_ms
         self._background_us = background_us
         self._time_slice = time_slice
-        self._burst_requests = burst_requests
+        self._bursts = bursts or SeededBursts(random, 0)
+        self._heard: dict[ServerConnection, None] = {}
+        """Connections on which something has come while the node was busy."""
         self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
         self.traced = 0
@@ -293,6 +297,26 @@ class SimulatedNode(Machine):
         listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
         return SimulatedStream(self, listener, end, self._requests)
 
+    def hear(self, connection: ServerConnection) -> None:
+        """Something has come on a connection: let the node read it, at once or when it has the time."""
+        if self._heard:
+            self._heard[connection] = None
+        elif busy_us := self._bursts.busy_us():
+            self._heard[connection] = None
+            self.scheduler.after(busy_us, partial(self._listen, self.life))
+        else:
+            self.act(connection.go_on)
+
+    def _listen(self, life: int) -> None:
+        if life == self.life:
+            heard, self._heard = self._heard, {}
+
+            def go_on() -> None:
+                for connection in heard:
+                    connection.go_on()
+
+            self.act(go_on)
+
     def next_connection(self) -> int:
         self._connections += 1
         return self._connections
@@ -326,7 +350,7 @@ class SimulatedNode(Machine):
         self._peers = Peers(self, self.name, self._random, is_of_node=True)
         self._peers.now = self.scheduler.now
         capacity = self.config.values[QUEUED_MAX_REQUESTS]
-        pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._burst_requests)
+        pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._bursts.requests)
         metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self._requests = RequestChannel(capacity, pace, metrics)
         self.is_up = True
@@ -401,6 +425,7 @@ class SimulatedNode(Machine):
 
     def _end(self) -> None:
         self.has_ended = True
+        self._heard = {}
         self.node = None
         self.life += 1
         self._go_down()

@@ -4,11 +4,10 @@ A step of the simulator takes no time, so a slice that is measured would never e
 thousand partitions would be handled at one stroke. Here a slice may end wherever it is asked about, with a probability
 that each seed draws. So histories go through cuts at every place: between the validation of a batch and its append,
 between two partitions of a fetch, in the middle of an answer. In the same way a burst (`transport.server_connection`)
-has one request, or up to eight.
+has one request, or up to eight. A node that looks at each piece as it comes finds one request at a time, so some seeds
+keep their nodes busy for a moment meanwhile.
 """
 
-from collections.abc import Callable
-from functools import partial
 from random import Random
 
 from pykraft.transport.server_connection import MAX_BURST_REQUESTS
@@ -32,6 +31,17 @@ class SeededSlice:
         return self.is_over()
 
 
-def seeded_bursts(random: Random) -> Callable[[], int]:
-    """How many requests each burst may have."""
-    return partial(random.randint, 1, MAX_BURST_REQUESTS)
+class SeededBursts:
+    """How many requests a burst has, by chance, and how many of them come before the node looks."""
+
+    def __init__(self, random: Random, busy_us: int) -> None:
+        self._random = random
+        self._busy_us = busy_us
+
+    def requests(self) -> int:
+        """How many requests the burst that begins now may have."""
+        return self._random.randint(1, MAX_BURST_REQUESTS)
+
+    def busy_us(self) -> int:
+        """For how long the node is busy when something comes; what comes meanwhile is read in the same turn."""
+        return self._random.randint(0, self._busy_us) if self._busy_us else 0

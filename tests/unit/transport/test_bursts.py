@@ -20,6 +20,7 @@ from pykraft.transport.server_connection import (
     MAX_BURST_REQUESTS,
     MAX_STANDING_BYTES,
     Answer,
+    QueuedRequest,
     ServerConnection,
 )
 from tests.unit.transport.test_server_connection import ANSWERS, FETCH, METADATA, PRODUCE, StepSlice, Story, pipe
@@ -383,3 +384,47 @@ def test_an_answer_that_is_ready_never_waits_for_one_that_is_not_and_order_stays
 
 def big() -> Answer:
     return Answer(QUARTER)
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+
+def an_answer_kept_while_a_promise_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ServerConnection, "_flush", lambda connection: None)
+
+
+def two_answers_swapped(patch: pytest.MonkeyPatch) -> None:
+    may_stand = ServerConnection._may_stand
+
+    def swap(connection: ServerConnection, request: QueuedRequest) -> bool:
+        stands = may_stand(connection, request)
+        connection._standing[-2:] = reversed(connection._standing[-2:])
+        return stands
+
+    patch.setattr(ServerConnection, "_may_stand", swap)
+
+
+def a_burst_without_end(patch: pytest.MonkeyPatch) -> None:
+    may_stand = ServerConnection._may_stand
+
+    def go_on(connection: ServerConnection, request: QueuedRequest) -> bool:
+        connection._burst_left = MAX_BURST_REQUESTS
+        return may_stand(connection, request)
+
+    patch.setattr(ServerConnection, "_may_stand", go_on)
+
+
+@pytest.mark.parametrize(
+    ("plant", "finder"),
+    [
+        (an_answer_kept_while_a_promise_waits, test_what_follows_a_promise_is_a_burst_of_its_own),
+        (two_answers_swapped, lambda: test_a_client_hears_the_same_wherever_its_stream_is_cut(set())),
+        (a_burst_without_end, test_a_connection_with_a_thousand_requests_gives_way_after_its_burst),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], finder: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        finder()
