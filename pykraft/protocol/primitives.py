@@ -38,9 +38,7 @@ UNLIMITED = 1 << 62
 
 def encode_unsigned_varint(value: int) -> bytes:
     """At most five bytes, for 0 <= value < 2**32."""
-    if value < 4096:
-        return _SMALL_VARINTS[value]
-    return _encode_unsigned_varint(value)
+    return UNSIGNED_VARINTS[value]
 
 
 def _encode_unsigned_varint(value: int) -> bytes:
@@ -52,7 +50,14 @@ def _encode_unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL_VARINTS = [_encode_unsigned_varint(value) for value in range(4096)]
+class _UnsignedVarints(dict[int, bytes]):
+    """The unsigned varint of each number. Small ones are in the table, so that most lengths cost an encoder no call."""
+
+    def __missing__(self, value: int) -> bytes:
+        return _encode_unsigned_varint(value)
+
+
+UNSIGNED_VARINTS = _UnsignedVarints({value: _encode_unsigned_varint(value) for value in range(4096)})
 
 
 def decode_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:

@@ -20,7 +20,11 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
         e[0] -= count
         if count > 10000 or e[0] < 0: raise too_many('tagged fields', count)
         for _ in range(count):
-            tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length
+            tag = b[p]; p += 1
+            if tag > 127: tag, p = uvarint(b, p - 1)
+            length = b[p]; p += 1
+            if length > 127: length, p = uvarint(b, p - 1)
+            end = p + length
             if end > size: raise too_short('a tagged field', length, size - p)
             if p > end: raise too_long('a tagged field', length)
             p = end
@@ -42,8 +46,8 @@ from pykraft.common.types import Uuid
 from pykraft.protocol.primitives import (
     LONGEST_STRING,
     MOST_TAGGED_FIELDS,
+    UNSIGNED_VARINTS,
     decode_unsigned_varint,
-    encode_unsigned_varint,
     too_long,
     too_many,
     too_short,
@@ -73,7 +77,7 @@ class Text:
         self.lines = [head]
         self.names: dict[str, Any] = {
             "uvarint": decode_unsigned_varint,
-            "varint": encode_unsigned_varint,
+            "varint": UNSIGNED_VARINTS,
             "too_long": too_long,
             "too_many": too_many,
             "too_short": too_short,
@@ -262,7 +266,7 @@ def _write_value(text: Text, wire: Wire, value: str, flexible: bool) -> None:
 
 def _write_length(text: Text, length: str, letter: str, flexible: bool) -> None:
     if flexible:
-        text.line(f"w(varint({length} + 1))")
+        text.line(f"w(varint[{length} + 1])")
     else:
         text.line(f"w({text.name('length', struct.Struct('>' + letter).pack)}({length}))")
 
@@ -293,8 +297,8 @@ def _write_tags(text: Text, tagged: Sequence[Field]) -> None:
                 _write_value(text, f.wire, f"m.{f.name}", flexible=True)
             else:
                 _write_field(text, f, f"m.{f.name}")
-            text.line(f"w = out; data = b''.join(parts); tags += [varint({f.tag}), varint(len(data)), data]")
-    text.line("w(varint(len(tags) // 3))")
+            text.line(f"w = out; data = b''.join(parts); tags += [varint[{f.tag}], varint[len(data)], data]")
+    text.line("w(varint[len(tags) // 3])")
     with text.block("for part in tags:"):
         text.line("w(part)")
 
@@ -437,7 +441,10 @@ def _read_tags(text: Text, tagged: Sequence[Field]) -> None:
     text.line(f"if count > {MOST_TAGGED_FIELDS} or e[0] < 0: raise too_many('tagged fields', count)")
     with text.block("for _ in range(count):"):
         text.mark("e.open('tagged_field', 'tagged', p); o = p")
-        text.line("tag, p = uvarint(b, p); length, p = uvarint(b, p); end = p + length")
+        for name in ("tag", "length"):
+            text.line(f"{name} = b[p]; p += 1")
+            text.line(f"if {name} > 127: {name}, p = uvarint(b, p - 1)")
+        text.line("end = p + length")
         text.mark("e.tag(b, o, p)")
         text.line("if end > size: raise too_short('a tagged field', length, size - p)")
         for f in tagged:
