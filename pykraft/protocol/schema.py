@@ -54,8 +54,7 @@ float64 = Annotated[float, Fixed("d", 8, 0.0)]
 boolean = Annotated[bool, Fixed("?", 1, False)]
 string = Annotated[str, Variable("string", "h", "")]
 octets = Annotated[bytes, Variable("bytes", "i", b"")]
-_RECORDS = Variable("records", "i", b"")
-record_batches = Annotated[Any, _RECORDS]
+record_batches = Annotated[Any, Variable("records", "i", b"")]
 """Kafka's type RECORDS: a memoryview when read; when written, anything with a length that the transport can send."""
 uuid = Annotated[Uuid, None]
 Array = Sequence
@@ -275,21 +274,12 @@ class Response(Message):
     api: ClassVar[int]
     tells_throttling: ClassVar[bool]
     """Whether it has a `throttle_time_ms`, in some version."""
-    carries_records: ClassVar[bool]
-    """Whether it has a field for record batches, which may be regions of files."""
 
     def __init_subclass__(cls, to: type[Request]) -> None:
         super().__init_subclass__(to.versions, to.flexible)
         cls.api = to.api
         cls.tells_throttling = "throttle_time_ms" in cls._names
-        cls.carries_records = _carries_records(cls)
         to.response = cls
-
-
-def _carries_records(structure: type[Struct]) -> bool:
-    elements = [field.wire.element for field in structure.fields]
-    structs = [each for each in elements if isinstance(each, type) and issubclass(each, Struct)]
-    return _RECORDS in elements or any(map(_carries_records, structs))
 
 
 def _wire(annotation: Any) -> Wire:

@@ -43,17 +43,12 @@ class FrameReader:
         self._unasked_bytes = max_frame_bytes if unasked_bytes is None else min(max_frame_bytes, unasked_bytes)
         self._may_be_large = may_be_large
         self._buffer = bytearray(_INITIAL_BYTES)
-        self.start = 0
-        """Of what has not been given out yet."""
-        self.end = 0
-        """Of what was received."""
+        self.start = 0  # of what has not been given out yet
+        self.end = 0  # of what was received
 
     def space(self) -> memoryview:
         """Where the next bytes of the stream belong; never empty. ProtocolError if the frame that they are of has an
         impossible size."""
-        if self.start == self.end < len(self._buffer) <= _TRUSTED_BYTES:  # the usual case: no frame has begun
-            self.start = self.end = 0
-            return memoryview(self._buffer)
         wanted = self._wanted()
         if self.end == len(self._buffer) < _AHEAD_BYTES:
             # It was filled: there is more where that came from.
@@ -93,14 +88,6 @@ class FrameReader:
         self.start = first + size
         return memoryview(self._buffer)[first : self.start]
 
-    def _size(self) -> int | None:
-        if self.end - self.start < SIZE.size:
-            return None
-        size: int = SIZE.unpack_from(self._buffer, self.start)[0]
-        if not 0 < size <= self._unasked_bytes:
-            self._check(size)
-        return size
-
     def _check(self, size: int) -> None:
         """ProtocolError at a size that no frame may have, or not this one."""
         if not 0 < size <= self._max_frame_bytes:
@@ -112,10 +99,12 @@ class FrameReader:
 
     def _wanted(self) -> int:
         """How much of the buffer the frame that is being received should have."""
-        size = self._size()
-        if size is None:
-            return SIZE.size
         have = self.end - self.start
+        if have < SIZE.size:
+            return SIZE.size
+        size: int = SIZE.unpack_from(self._buffer, self.start)[0]
+        if not 0 < size <= self._unasked_bytes:
+            self._check(size)
         return SIZE.size + (size if size <= _TRUSTED_BYTES else min(size, max(_TRUSTED_BYTES, 2 * have)))
 
     def _make_room(self, wanted: int) -> None:

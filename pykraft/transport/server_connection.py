@@ -88,7 +88,8 @@ from pykraft.common.errors import ProtocolError
 from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
-from pykraft.protocol.messages.data import FetchRequest
+from pykraft.protocol.messages.data import FetchRequest, FetchResponse
+from pykraft.protocol.messages.quorum import FetchSnapshotResponse
 from pykraft.protocol.schema import Response
 from pykraft.transport.byte_stream import ByteStream
 from pykraft.transport.frame_recorder import FrameRecorder
@@ -100,6 +101,8 @@ MAX_BURST_MS = 2
 """After this time no request joins a burst any more."""
 MAX_STANDING_BYTES = 64 * 1024
 """Answers of a burst that are so large, together, leave."""
+WITH_RECORDS = {FetchResponse, FetchSnapshotResponse}
+"""What carries records, and so may hold regions of files."""
 
 
 class Answer(NamedTuple):
@@ -469,7 +472,7 @@ class ServerConnection:
         try:
             request.parts, request.throttle_ms = answer.encode(request.inbound.context)
             if response is not None:
-                request.carries_records = response.carries_records
+                request.carries_records = type(response) in WITH_RECORDS
                 requests.metrics.count_errors(request.inbound, response, answer.errors)
         except (struct.error, MemoryError):
             requests.hang_up(self)

@@ -12,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykraft.common.core import Promise
+from pykraft.protocol.api import apis
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataResponse
 from pykraft.protocol.schema import Request
+from pykraft.protocol.wire import Variable
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import (
     MAX_BURST_REQUESTS,
     MAX_STANDING_BYTES,
+    WITH_RECORDS,
     Answer,
     QueuedRequest,
     ServerConnection,
@@ -123,6 +126,18 @@ def test_of_seven_pipelined_requests_the_fourth(
     story.how[4] = how(story)
     story.pipeline(*requests)
     assert story.pipe.sends == sends
+
+
+def carries_records(structure: Any) -> bool:
+    """Whether a structure, or one in it, has a field of Kafka's type RECORDS."""
+    elements = [field.wire.element for field in structure.fields]
+    is_direct = any(isinstance(each, Variable) and each.kind == "records" for each in elements)
+    return is_direct or any(carries_records(each) for each in elements if hasattr(each, "fields"))
+
+
+def test_all_responses_with_records_are_known() -> None:
+    responses = [api.request.response for api in apis.values()]
+    assert {response for response in responses if carries_records(response)} == WITH_RECORDS
 
 
 def test_what_follows_a_promise_is_a_burst_of_its_own() -> None:
