@@ -10,8 +10,9 @@
 
 *Remote* is what a request waits for after its handler: followers, new records, another coordinator. The *throttle* time
 is what a quota makes the client wait after the answer, so it is not part of the total. What the client's socket does
-not take at once leaves later, and is not in the response time. On one thread there is no ResponseQueueTimeMs, as an
-answer waits in no queue there. On Kafka's threads (`network.stages`) it comes between remote and response.
+not take at once leaves later, and is not in the response time. The time for which a burst holds an answer is in it
+(`transport.server_connection`). On one thread there is no ResponseQueueTimeMs, as an answer waits in no queue there. On
+Kafka's threads (`network.stages`) it comes between remote and response.
 
 ErrorsPerSec counts every error code of each response, no error included. A response with three partitions counts three
 times (`protocol.error_counts`).
@@ -141,8 +142,8 @@ class RequestMetrics:
         return found
 
     def record(self, request: AnsweredRequest, is_last: bool = True, taken_at: int | None = None) -> None:
-        """The answer to a request is with the socket now; it left a queue at `taken_at` if there is one. Of a burst the
-        last answer alone was all that time on its way, the others stood. This runs for each request. So it does what
+        """The answer to a request is with the socket now; it left a queue at `taken_at` if there is one. Of a burst
+        only the last answer has kept the thread busy since it was ready. This runs for each request. So it does what
         `Histogram.record` does without calling it, and passes over what is 0."""
         sent = self.stopwatch()
         context, message = request.inbound

@@ -18,25 +18,25 @@ taken yet stays in the stream, and backs up into the client.
 
 Bursts
 ------
-To send an answer costs a system call, a sixth of the time of a small request. A client that does not wait for its
-answers has the next request in the buffer already. So the connection handles a *burst* of such requests, one after the
-other, and their answers leave together. A burst has at most `MAX_BURST_REQUESTS`; the next request goes to the end of
-the queue then, after those of all other connections. These send the answers that stand, and end the burst:
+Each send of an answer is a system call, a sixth of a small request's time. A client that pipelines has its next request
+in the buffer already. So a connection handles such requests in a *burst*, one after the other. It holds their answers,
+and sends them together. A burst has at most `MAX_BURST_REQUESTS`. The next request then goes to the end of the queue,
+so that other connections have their turn. Each of these sends the answers that are held, and ends the burst:
 
-=====================================================  ==============================================================
-the buffer has no whole request                        one at a time a request is answered as if there were no bursts
-`MAX_STANDING_BYTES` of answers stand                  this is all that a burst adds to the memory of a connection
-`MAX_BURST_MS` have passed since the first answer      the client has waited for it long enough
-the answer to the next request is a promise            an answer that is ready never waits for one that is not
-the next answer carries records                        they may be a region of a file, which the kernel sends
-the client is throttled                                its answer leaves at once
-the connection is closed                               what cannot be read takes no answer before it along
-=====================================================  ==============================================================
+=================================================  =================================================================
+no whole request is in the buffer                  a client that sends one at a time has bursts of one
+the answers have `MAX_HELD_BYTES`                  a burst adds no more than this to the memory of a connection
+the first has been held for `MAX_BURST_MS`         its client waits for it
+the next answer is a promise                       an answer that is ready never waits for one that is not
+the next answer carries records                    it may hold a region of a file, which the kernel sends
+the client is throttled                            the answer that tells it leaves at once
+the connection closes                              a request that cannot be read takes no answer along
+=================================================  =================================================================
 
-In Kafka a connection is muted until the response has left (`KafkaChannel.mute`), and every response is sent by itself.
-Here the answers of a burst leave together; their order, and that one request at a time is handled, are the same. On
-Kafka's threads (`network.stages`) there are no bursts. In the simulator no time passes within a step, so there the
-seed ends them, after one request to eight.
+Kafka mutes a connection until the response has left (`KafkaChannel.mute`), so it sends each response by itself. The
+order of the answers is the same here, and so is this: one request of a connection is handled at a time. On Kafka's
+threads (`network.stages`) there are no bursts. In the simulator no time passes within a step, so the seed says how many
+requests a burst has.
 
 A throttled client gets its answer at once, with the time in it. Its connection is not read until that time is over
 (KIP-219).
@@ -98,9 +98,9 @@ from pykraft.transport.server_channel import ChannelState, InboundRequest, Reque
 
 MAX_BURST_REQUESTS = 8
 MAX_BURST_MS = 2
-"""After this time no request joins a burst any more."""
-MAX_STANDING_BYTES = 64 * 1024
-"""Answers of a burst that are so large, together, leave."""
+"""After this time no further request joins a burst."""
+MAX_HELD_BYTES = 64 * 1024
+"""Answers of this many bytes, together, are sent before the burst is over."""
 WITH_RECORDS = {FetchResponse, FetchSnapshotResponse}
 """What carries records, and so may hold regions of files."""
 
@@ -286,9 +286,9 @@ class ServerConnection:
         self._requests = requests
         self._waiting: tuple[InboundRequest, Promise[Answer]] | None = None
         """The request that was handled, and whose answer comes later."""
-        self._standing: list[Any] = []
+        self._held: list[Any] = []
         """The answers of a burst that were not sent yet, as parts."""
-        self._standing_bytes = 0
+        self._held_bytes = 0
         """Of the answers before the last one."""
         self._unrecorded: list[QueuedRequest] = []
         """The requests that they answer."""
@@ -319,8 +319,8 @@ class ServerConnection:
                 taken = self._take()
                 if taken is not None:
                     requests.put(taken)
-                if self._standing:
-                    self._send_standing()
+                if self._held:
+                    self._send_held()
             if (stream.has_hung_up or stream.has_ended) and self._is_over:
                 self.close()
             else:
@@ -358,10 +358,10 @@ class ServerConnection:
         """The channel itself has answered a request."""
         if self._requests.recorder is not None:
             self._requests.recorder.sent(self.channel.connection_id, parts)
-        self._standing += parts
-        self._standing_bytes += sum(map(len, parts))
-        if self._standing_bytes >= MAX_STANDING_BYTES:
-            self._send_standing()
+        self._held += parts
+        self._held_bytes += sum(map(len, parts))
+        if self._held_bytes >= MAX_HELD_BYTES:
+            self._send_held()
 
     def _read_large(self, reading: Steps[InboundRequest]) -> None:
         """The request in hand is a large one: read it at once, or in slices."""
@@ -428,7 +428,7 @@ class ServerConnection:
 
     def _wait_for(self, answered: Promise[Answer], request: QueuedRequest) -> None:
         """The answer comes later. What is ready does not wait for it."""
-        if self._standing:
+        if self._held:
             self._flush()
         self._waiting = request.inbound, answered
         answered.then(partial(self._respond_late, request), self._give_up)
@@ -438,9 +438,9 @@ class ServerConnection:
             self._requests.look_again(self)
 
     def _flush(self) -> None:
-        """Send the answers that stand before something else happens to the connection."""
+        """Send the answers that are held, before something else happens to the connection."""
         try:
-            self._send_standing()
+            self._send_held()
             if self.stream.output:
                 self.stream.watch()
         except (OSError, EOFError, MemoryError):
@@ -484,7 +484,7 @@ class ServerConnection:
 
     def send_response(self, request: QueuedRequest, in_burst: bool = False) -> QueuedRequest | None:
         """Send what the node has answered, and take the next request; after the time for which the client is
-        throttled. In a burst the answer may stand, and the next request is returned."""
+        throttled. In a burst the answer may be held, and the next request is returned."""
         if not self.is_open:
             return None
         channel, requests, throttle_ms = self.channel, self._requests, request.throttle_ms
@@ -492,18 +492,18 @@ class ServerConnection:
             channel.done(request.inbound.context, throttle_ms > 0)
             if requests.recorder is not None:
                 requests.recorder.sent(channel.connection_id, request.parts)
-            if request.carries_records and self._standing:
-                self._send_standing()
+            if request.carries_records and self._held:
+                self._send_held()
             self._unrecorded.append(request)
             if throttle_ms == 0:
                 channel.wants_bytes = channel.frames.start == channel.frames.end
-            if in_burst and (self.stream.is_readable or not channel.wants_bytes) and self._may_stand(request):
+            if in_burst and (self.stream.is_readable or not channel.wants_bytes) and self._may_hold(request):
                 following = self._take()
                 if following is not None:
                     return following
             else:
-                self._standing += request.parts
-            self._send_standing()
+                self._held += request.parts
+            self._send_held()
         except (OSError, EOFError):
             self.close()
             return None
@@ -519,8 +519,8 @@ class ServerConnection:
         self.go_on()
         return None
 
-    def _may_stand(self, request: QueuedRequest) -> bool:
-        """Let this answer stand, if the burst goes on after it."""
+    def _may_hold(self, request: QueuedRequest) -> bool:
+        """Hold this answer, if the burst goes on after it."""
         pace = self._requests.pace
         if request.carries_records:
             return False
@@ -529,17 +529,17 @@ class ServerConnection:
         elif pace.clock() >= self._burst_ends:
             return False
         self._burst_left -= 1
-        size_bytes = self._standing_bytes + sum(map(len, request.parts))
-        if self._burst_left <= 0 or size_bytes >= MAX_STANDING_BYTES:
+        size_bytes = self._held_bytes + sum(map(len, request.parts))
+        if self._burst_left <= 0 or size_bytes >= MAX_HELD_BYTES:
             return False
-        self._standing.append(b"".join(request.parts))  # a copy: it may outlive the buffer that a part is a view of
-        self._standing_bytes = size_bytes
+        self._held.append(b"".join(request.parts))  # a copy: it may outlive the buffer that a part is a view of
+        self._held_bytes = size_bytes
         return True
 
-    def _send_standing(self) -> None:
-        """Send the answers that stand. OSError, EOFError, MemoryError: close the connection."""
-        parts, answered, metrics = self._standing, self._unrecorded, self._requests.metrics
-        self._standing, self._unrecorded, self._standing_bytes = [], [], 0
+    def _send_held(self) -> None:
+        """Send the answers that are held. OSError, EOFError, MemoryError: close the connection."""
+        parts, answered, metrics = self._held, self._unrecorded, self._requests.metrics
+        self._held, self._unrecorded, self._held_bytes = [], [], 0
         self.stream.send(parts)
         for request in answered:
             metrics.record(request, request is answered[-1])
@@ -550,8 +550,8 @@ class ServerConnection:
         self.go_on()
 
     def end(self) -> None:
-        """Close it after the answers that stand, if there are any."""
-        if self._standing and self.is_open:
+        """Close it after the answers that are held, if there are any."""
+        if self._held and self.is_open:
             self._flush()
             self._is_ending = bool(self.stream.output)
         if not self._is_ending:

@@ -38,13 +38,13 @@ def hasty() -> Knobs:
 
 
 class Watch:
-    """What each connection has sent, and whether an answer stood when its node had nothing more to do."""
+    """What each connection has sent, and how many answers were held at the end of a node's turn."""
 
     def __init__(self) -> None:
         self.sends: dict[SimulatedStream, list[list[int]]] = {}
         self.bursts: Counter[int] = Counter()
         """How many sends had so many answers."""
-        self.stood = 0
+        self.held = 0
 
     def begin(self, patch: pytest.MonkeyPatch) -> None:
         send, poll = SimulatedStream.send, SimulatedNode._poll
@@ -57,7 +57,7 @@ class Watch:
 
         def look(node: SimulatedNode, now: int) -> int:
             deadline = poll(node, now)
-            self.stood += sum(len(stream._connection._standing) for stream in self.sends)
+            self.held += sum(len(stream._connection._held) for stream in self.sends)
             return deadline
 
         patch.setattr(SimulatedStream, "send", note)
@@ -96,5 +96,5 @@ def test_each_client_gets_its_answers_in_the_order_of_its_requests(watch: Watch)
         assert all(earlier < later for earlier, later in pairwise(sent)), sent
 
 
-def test_no_answer_stands_when_a_node_has_had_its_turn(watch: Watch) -> None:
-    assert watch.stood == 0
+def test_no_answer_is_held_beyond_a_nodes_turn(watch: Watch) -> None:
+    assert watch.held == 0

@@ -20,7 +20,7 @@ from pykraft.protocol.wire import Variable
 from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import (
     MAX_BURST_REQUESTS,
-    MAX_STANDING_BYTES,
+    MAX_HELD_BYTES,
     WITH_RECORDS,
     Answer,
     QueuedRequest,
@@ -29,8 +29,8 @@ from pykraft.transport.server_connection import (
 from tests.unit.transport.test_server_connection import ANSWERS, FETCH, METADATA, PRODUCE, StepSlice, Story, pipe
 
 VERSIONS = {FETCH.api: 12, ApiVersionsRequest.api: 4}
-QUARTER = MetadataResponse(brokers=[], topics=[], cluster_id="c" * (MAX_STANDING_BYTES // 4))
-"""A quarter of what may stand, and a few bytes."""
+QUARTER = MetadataResponse(brokers=[], topics=[], cluster_id="c" * (MAX_HELD_BYTES // 4))
+"""A quarter of what may be held, and a few bytes."""
 
 
 class Prompt(Story):
@@ -162,7 +162,7 @@ def test_a_burst_has_at_most_eight_requests() -> None:
     assert [len(sent) for sent in story.pipe.sends] == [MAX_BURST_REQUESTS, MAX_BURST_REQUESTS, 3]
 
 
-def test_answers_leave_when_64_kb_of_them_stand() -> None:
+def test_answers_leave_when_64_kb_of_them_are_held() -> None:
     story = Prompt()
     story.how = dict.fromkeys(range(1, 8), lambda: Answer(QUARTER))
     story.pipeline(*SEVEN)
@@ -282,7 +282,7 @@ def test_a_client_that_is_refused_again_and_again_and_reads_nothing_fills_no_mem
     story.pipe.bring(bytes(UNKNOWN) * 10_000)
     story.connection.go_on()
     assert len(story.pipe.sends) == 1
-    assert MAX_STANDING_BYTES <= sum(map(len, story.pipe.output)) < MAX_STANDING_BYTES + 100
+    assert MAX_HELD_BYTES <= sum(map(len, story.pipe.output)) < MAX_HELD_BYTES + 100
 
 
 def test_a_client_that_has_sent_all_and_closes_its_half_gets_the_answers_of_the_burst() -> None:
@@ -390,10 +390,10 @@ def test_an_answer_that_is_ready_never_waits_for_one_that_is_not_and_order_stays
             story.pipe.is_stuck = True
         else:
             leave(story)
-        assert not story.connection._standing
+        assert not story.connection._held
         ready = [number for _, number in story.handled if number not in story.promises]
         assert [number for sent in story.pipe.sends for number in sent] == ready == sorted(ready)
-        assert sum(map(len, story.pipe.output)) <= 2 * MAX_STANDING_BYTES
+        assert sum(map(len, story.pipe.output)) <= 2 * MAX_HELD_BYTES
     assert story.pipe.answered() == list(range(1, total + 1))
 
 
@@ -409,24 +409,24 @@ def an_answer_kept_while_a_promise_waits(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_answers_swapped(patch: pytest.MonkeyPatch) -> None:
-    may_stand = ServerConnection._may_stand
+    may_hold = ServerConnection._may_hold
 
     def swap(connection: ServerConnection, request: QueuedRequest) -> bool:
-        stands = may_stand(connection, request)
-        connection._standing[-2:] = reversed(connection._standing[-2:])
-        return stands
+        is_held = may_hold(connection, request)
+        connection._held[-2:] = reversed(connection._held[-2:])
+        return is_held
 
-    patch.setattr(ServerConnection, "_may_stand", swap)
+    patch.setattr(ServerConnection, "_may_hold", swap)
 
 
 def a_burst_without_end(patch: pytest.MonkeyPatch) -> None:
-    may_stand = ServerConnection._may_stand
+    may_hold = ServerConnection._may_hold
 
     def go_on(connection: ServerConnection, request: QueuedRequest) -> bool:
         connection._burst_left = MAX_BURST_REQUESTS
-        return may_stand(connection, request)
+        return may_hold(connection, request)
 
-    patch.setattr(ServerConnection, "_may_stand", go_on)
+    patch.setattr(ServerConnection, "_may_hold", go_on)
 
 
 @pytest.mark.parametrize(

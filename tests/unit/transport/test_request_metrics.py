@@ -118,7 +118,7 @@ def test_the_time_for_which_a_client_is_throttled_is_counted_apart() -> None:
     }
 
 
-def test_an_answer_that_stands_in_a_burst_is_on_its_way_and_the_thread_handles_others_meanwhile() -> None:
+def test_an_answer_that_a_burst_holds_is_on_its_way_and_the_thread_handles_others_meanwhile() -> None:
     """A handler takes 16 ms, and to send both answers 2 ms."""
     rig = Rig()
     rig.pipe.bring(b"".join(encode_request(MetadataRequest(topics=None), 9, 1, "test")))
