@@ -1,8 +1,8 @@
 """The server's side of a connection.
 
-A request is taken when the one before is through: while one is in hand the channel is *muted*, and the next stays in
-the buffer. So a client that sends faster than it is served fills its own socket buffers, not the server's memory. A
-throttled client stays muted a while longer.
+A request is taken when the one before is answered: while one is in hand the channel is *muted*, and the next stays in
+the buffer. (When the answer is sent is its connection's affair, see the bursts there.) So a client that sends faster
+than it is served fills its own socket buffers, not the server's memory. A throttled client stays muted a while longer.
 
 ::
 
