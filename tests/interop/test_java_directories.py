@@ -5,7 +5,7 @@ A node is stopped in order, and the other one started on what it left: a whole l
 state, or the folder of one partition that both know under the same name.
 
 A node of Apache Kafka as it is formatted by default runs features that pykraft does not serve, share and streams
-groups. Our node keeps their levels, and Kafka finds them again. That is so of Kafka 4.2 and, in long runs, of 4.3 and 4.4.
+groups. Our node keeps their levels, and Kafka finds them again. So it is with Kafka 4.2 and, in long runs, 4.3 and 4.4.
 """
 
 from __future__ import annotations
