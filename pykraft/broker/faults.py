@@ -104,17 +104,15 @@ class Faults:
         self._topic_name = topic_name
         self._session_topics = session_topics
         self._handle = handle
-        self._faults: list[Fault] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._faults)
+        self.planted: list[Fault] = []
+        """In the order in which they are tried. While there are none, requests go straight to their handlers."""
 
     def add(self, fault: Fault) -> None:
-        self._faults.append(fault)
+        self.planted.append(fault)
 
     def remove(self, fault: Fault) -> None:
         """Forget a fault; it need not be there."""
-        self._faults = [other for other in self._faults if other is not fault]
+        self.planted = [other for other in self.planted if other is not fault]
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request, or do to it what the first fault says that it meets."""
@@ -143,7 +141,7 @@ class Faults:
             return None
         api = type(inbound.message).__name__.removesuffix("Request")
         topics: frozenset[str] | None = None
-        for fault in self._faults:
+        for fault in self.planted:
             if fault.may_meet(inbound):
                 topics = self._topics(inbound.message) if topics is None else topics
                 caught = CaughtRequest(self._node_id, now, client_id, api, context.api_version, topics)

@@ -307,7 +307,7 @@ class Node:
             answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
             return answer
         try:
-            return (self.faults if self.faults else self.dispatcher).handle(inbound, now)
+            return (self.faults if self.faults.planted else self.dispatcher).handle(inbound, now)
         except OSError as error:
             raise self.disk_failure(error) from error
 
@@ -317,20 +317,17 @@ class Node:
         try:
             if self.broker is not None and self.broker.logs.failure is not None:
                 raise self.broker.logs.failure
-            return self._poll(now)
+            self._trace.now = now
+            self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
+            self.timer.expire(now)
+            deadline, requests = self.rooms.turn(now)
+            if self.controller is not None:
+                self.controller.now = now
+            if self.broker is not None and self.broker.logs.failure is not None:
+                return Poll(now, requests)
+            return Poll(min(deadline, self.timer.deadline), requests)
         except OSError as error:
             raise self.disk_failure(error) from error
-
-    def _poll(self, now: int) -> Poll:
-        self._trace.now = now
-        self.dispatcher.time_slice.begin()  # of what the timers and answers below let go on
-        self.timer.expire(now)
-        deadline, requests = self.rooms.turn(now)
-        if self.controller is not None:
-            self.controller.now = now
-        if self.broker is not None and self.broker.logs.failure is not None:
-            return Poll(now, requests)
-        return Poll(min(deadline, self.timer.deadline), requests)
 
     def _add_rooms(self) -> None:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the

@@ -83,6 +83,7 @@ class Text:
             "too_short": too_short,
             "unexpected_null": unexpected_null,
             "Uuid": Uuid,
+            "octets": bytes.__new__,
         }
         self.coder_of = coder_of
         self.version = version
@@ -345,7 +346,8 @@ def _read_value(text: Text, name: str, wire: Wire, target: str, flexible: bool, 
     if wire.array:
         _read_array(text, name, wire, target, flexible, nullable)
     elif wire.is_uuid:
-        text.line(f"{target} = Uuid(b[p : p + 16]); p += 16")
+        text.line(f"if p + 16 > size: raise too_short({name!r}, 16, size - p)")
+        text.line(f"{target} = octets(Uuid, b[p : p + 16]); p += 16")
     elif isinstance(wire.element, Variable):
         _read_variable(text, name, wire.element, target, flexible, nullable)
     elif isinstance(wire.element, Fixed):

@@ -212,7 +212,7 @@ class RecordBatch:
     def set_max_timestamp(self, max_timestamp: int) -> None:
         """Let this be the largest of the producer's timestamps. If it is not already, this changes the checksum, and
         clears attributes that mean nothing."""
-        if self.max_timestamp != max_timestamp or self.uses_log_append_time:
+        if self.max_timestamp != max_timestamp or self.attributes & LOG_APPEND_TIME:
             self._set_timestamp(self.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
     def stamp(self, log_append_time_ms: int) -> None:

@@ -247,8 +247,8 @@ def _regular(chunk: Chunk, position: int, number: int, count: int, found: Overvi
         first = number
         position, number, smallest, largest, without_key, headers = go_over(bytes(chunk), position, number, limit)
         if number > first:
-            found.note_delta(smallest)
-            found.note_delta(largest)
+            found.smallest_delta = min(found.smallest_delta, smallest)
+            found.largest_delta = max(found.largest_delta, largest)
             found.without_key += without_key
             found.headers += headers
         if number < limit or number == count:

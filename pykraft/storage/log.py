@@ -34,7 +34,7 @@ Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}
 from collections.abc import Callable, Sequence
 
 from pykraft.common.background import Background
-from pykraft.common.core import Clock, Steps, finish
+from pykraft.common.core import Clock, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS
@@ -52,7 +52,7 @@ from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStat
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.time_lookup import offset_for_timestamp, offset_of_max_timestamp
 from pykraft.storage.transaction_index import AbortedTransaction
-from pykraft.storage.validator import UnpackBudget, ValidatedBatch, validation
+from pykraft.storage.validator import validate
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification
 
 
@@ -162,25 +162,23 @@ class UnifiedLog:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def validation(self, batch: RecordBatch, budget: UnpackBudget) -> Steps[ValidatedBatch]:
-        """Check a client's batch, and make of it what is to be appended. KafkaError if it must not be."""
-        return validation(batch, self.rules, self._clock.time_ms(), budget)
-
     def append_as_leader(
         self,
-        batch: RecordBatch | ValidatedBatch,
+        batch: RecordBatch,
         leader_epoch: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         check: AppendCheck = NO_CHECK,
     ) -> AppendInfo:
-        """Give the batch the next offsets and append it. A client's batch is validated, if that was not done before; a
-        batch that the log has is not appended again. KafkaError if the batch must not be appended."""
-        now_ms = self._clock.time_ms()
-        append_time = -1
-        if origin is AppendOrigin.CLIENT and not isinstance(batch, ValidatedBatch):
-            batch = finish(self.validation(batch, UnpackBudget()))
-        if isinstance(batch, ValidatedBatch):
-            batch, append_time = batch
+        """Append a batch that may be a client's, and was not validated yet, as `append_validated` does."""
+        if origin is AppendOrigin.CLIENT:
+            batch = validate(batch, self.rules, self._clock.time_ms())
+        return self.append_validated(batch, leader_epoch, origin, check)
+
+    def append_validated(
+        self, batch: RecordBatch, leader_epoch: int, origin: AppendOrigin, check: AppendCheck
+    ) -> AppendInfo:
+        """Give the batch the next offsets and append it. A batch of a client that the log has is not appended again.
+        KafkaError if the batch must not be appended."""
         most_bytes = self.rules.max_segment_bytes
         if batch.size > most_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{batch.size} bytes; a segment has {most_bytes}")
@@ -192,7 +190,8 @@ class UnifiedLog:
                 if known is not None:
                     return AppendInfo(known.first_offset, known.last_offset, known.timestamp, self.log_start_offset)
             update = self.producer_state.plan([batch], origin, check)
-        self._append(batch.buffer, [batch], update, now_ms)
+        self._append(batch.buffer, [batch], update)
+        append_time = batch.max_timestamp if batch.uses_log_append_time else -1
         return AppendInfo(batch.base_offset, batch.last_offset, append_time, self.log_start_offset)
 
     def start_verification(self, producer_id: int, sequence: int, epoch: int, bumps_epoch: bool) -> Verification | None:
@@ -222,19 +221,19 @@ class UnifiedLog:
             expected = batch.next_offset
         if found:
             update = self.producer_state.plan(found, AppendOrigin.REPLICATION)
-            self._append(data[: sum(batch.size for batch in found)], found, update, self._clock.time_ms())
+            self._append(data[: sum(batch.size for batch in found)], found, update)
         return len(found)
 
-    def _append(self, data: memoryview, found: list[RecordBatch], update: ProducerUpdate, now_ms: int) -> None:
+    def _append(self, data: memoryview, found: list[RecordBatch], update: ProducerUpdate) -> None:
         for batch in found:
             if batch.partition_leader_epoch >= 0:
                 self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        segment = self._segment_for(len(data), found, now_ms)
+        segment = self._segment_for(len(data), found)
         segment.append(data, found)
         leaves_gap = segment.base_offset > self.log_end_offset
-        self.log_end_offset = found[-1].next_offset
+        self.log_end_offset = found[-1].last_offset + 1
         self.producer_state.apply(update, self.log_end_offset)
-        if self.producer_state.verifications:
+        if self.producer_state.verifications.by_producer:
             self.producer_state.verifications.on_append(found)
         for completed in update.completed:
             segment.index_aborted(completed)
@@ -246,12 +245,12 @@ class UnifiedLog:
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
-    def _segment_for(self, size: int, found: list[RecordBatch], now_ms: int) -> LogSegment:
+    def _segment_for(self, size: int, found: list[RecordBatch]) -> LogSegment:
         """The segment that takes these batches: the active one, or a new one if that is full or old."""
         segment = self._segments.active
         rules, last_offset = self.rules, found[-1].last_offset
-        youngest = max(batch.max_timestamp for batch in found)
-        max_ms = rules.max_ms_of(self.topic_partition, segment.base_offset)
+        youngest = max([batch.max_timestamp for batch in found])
+        now_ms, max_ms = self._clock.time_ms(), rules.max_ms_of(self.topic_partition, segment.base_offset)
         if segment.should_roll(size, last_offset, youngest, now_ms, rules.max_segment_bytes, max_ms):
             # A leader's log may have a gap where it was compacted. Only one too wide for an index gets into a name.
             is_far = last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET

@@ -168,11 +168,12 @@ class LogSegment:
     def append(self, data: Data, batches: list[RecordBatch]) -> None:
         """Write `data`, which holds these batches, at the end."""
         last = batches[-1]
-        assert self.has_room_for(last.last_offset), f"{self} has no room for {last}"
-        self.largest_timestamp()  # of what is there, before there is more
+        assert 0 <= last.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, f"{self} has no room for {last}"
+        if self.max_timestamp is None:
+            self.largest_timestamp()  # of what is there, before there is more
         position = self.records.append(data)
         if position == 0:
-            self._first_timestamp = max(batch.max_timestamp for batch in batches)
+            self._first_timestamp = max([batch.max_timestamp for batch in batches])
         for batch in batches:
             self._index(batch, position)
             position += batch.size

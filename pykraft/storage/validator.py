@@ -40,7 +40,6 @@ org.apache.kafka.common.requests.ProduceRequest.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from pykraft.common.core import Steps, finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, InvalidRecordsError, KafkaError, RecordError
@@ -88,9 +87,11 @@ _LONGEST_BATCH_BYTES = (1 << 31) - 1 - LOG_OVERHEAD
 _LARGEST_TIMESTAMP = (1 << 63) - 1
 
 
-def only_batch(data: memoryview) -> RecordBatch:
+def only_batch(data: memoryview | None) -> RecordBatch:
     """The one batch that a produce request may hold for a partition. The beginning of another is passed over behind it,
     as in any piece of a log; CorruptRecordError if what is there can begin none."""
+    if data is None:
+        raise invalid_record("the records are null")
     if len(data) > MAGIC_OFFSET and data[MAGIC_OFFSET] in (0, 1):
         _check_beginning(data)
         raise invalid_record("the records are in a message format older than 2")
@@ -139,27 +140,19 @@ class UnpackBudget:
             self.turn_bytes = 0
 
 
-class ValidatedBatch(NamedTuple):
-    """A batch that was checked, and is to be appended as it is."""
-
-    batch: RecordBatch
-    append_time_ms: int
-    """-1 if the timestamps are the producer's."""
-
-
-def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget) -> Steps[ValidatedBatch]:
+def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget) -> Steps[RecordBatch]:
     """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, repaired in
     place, or another one with the same records."""
     _check_header(batch, rules)
     batch = yield from _with_records_checked(batch, rules, now_ms, budget)
     if rules.uses_append_time:
         batch.stamp(now_ms)
-    return ValidatedBatch(batch, now_ms if rules.uses_append_time else -1)
+    return batch
 
 
 def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch:
     """The same at once, for a request of this batch alone."""
-    return finish(validation(batch, rules, now_ms, UnpackBudget())).batch
+    return finish(validation(batch, rules, now_ms, UnpackBudget()))
 
 
 def _check_header(batch: RecordBatch, rules: AppendRules) -> None:

@@ -61,23 +61,20 @@ class Verifications:
     """The verifications of one log, by producer id."""
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_producer)
+        self.by_producer: dict[int, Verification] = {}
 
     def start(self, producer_id: int, sequence: int, epoch: int, bumps_epoch: bool, now_ms: int) -> Verification:
         """The producer's verification: the one on record, or a new one."""
-        known = self._by_producer.get(producer_id)
+        known = self.by_producer.get(producer_id)
         if known is None:
             known = Verification(now_ms, sequence, epoch, bumps_epoch)
-            self._by_producer[producer_id] = known
+            self.by_producer[producer_id] = known
         known.note(sequence, epoch)
         return known
 
     def of(self, producer_id: int) -> Verification | None:
         """The producer's verification on record."""
-        return self._by_producer.get(producer_id)
+        return self.by_producer.get(producer_id)
 
     def on_append(self, batches: Iterable[RecordBatch]) -> None:
         """These batches are in the log. The verifications of their producers have served, or came too late.
@@ -85,22 +82,22 @@ class Verifications:
         One is kept: with transaction.version 2 a marker already carries the epoch of the next transaction, whose first
         batch may be waiting for its answer."""
         for batch in batches:
-            known = self._by_producer.get(batch.producer_id)
+            known = self.by_producer.get(batch.producer_id)
             if known is None or not batch.is_transactional:
                 continue
             is_of_next = known.bumps_epoch and batch.is_control and batch.producer_epoch == known.epoch
             if not is_of_next:
-                del self._by_producer[batch.producer_id]
+                del self.by_producer[batch.producer_id]
 
     def clear(self) -> None:
         """Forget all of them: the log begins again elsewhere, and the batches in between, which might end them, do not
         come. (Kafka keeps them.)"""
-        self._by_producer.clear()
+        self.by_producer.clear()
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that no append came for."""
-        self._by_producer = {
+        self.by_producer = {
             producer_id: known
-            for producer_id, known in self._by_producer.items()
+            for producer_id, known in self.by_producer.items()
             if now_ms - known.started_ms < expiration_ms
         }

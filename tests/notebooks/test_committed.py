@@ -20,7 +20,7 @@ Partition.propose_shrinking = lambda partition, now: None
 TOO_FEW_COMMIT = """
 from pykraft.broker.replication.partition import Partition
 
-Partition.is_under_min_isr = False
+Partition.min_insync_replicas = 0
 """
 
 

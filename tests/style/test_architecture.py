@@ -88,7 +88,7 @@ def test_each_function_in_the_drawing_of_calls_names_the_one_below_it(page: str)
 
 def test_a_wrong_call_is_found() -> None:
     append = Call(0, "Partition.append_as_leader", PARTITION, True)
-    assert list(wrong_calls([append, Call(1, "UnifiedLog.append_as_leader", LOG, True)])) == []
+    assert list(wrong_calls([append, Call(1, "UnifiedLog.append_validated", LOG, True)])) == []
     assert list(wrong_calls([append, Call(1, "UnifiedLog.roll", LOG, False)])) == []
     assert list(wrong_calls([append, Call(1, "UnifiedLog.roll", LOG, True)])) == [
         "Partition.append_as_leader does not name UnifiedLog.roll"

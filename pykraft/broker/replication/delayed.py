@@ -20,7 +20,7 @@ from typing import Generic, Self, TypeVar
 from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.common.core import Promise, Steps
-from pykraft.common.errors import ErrorCode, KafkaError, RecordError
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.storage.answers import AppendInfo
 
@@ -33,9 +33,7 @@ class ProduceResult:
     error: ErrorCode | None
     detail: str = ""
     info: AppendInfo | None = None
-    log_start_offset: int = -1
-    """Of a log that refused the batch."""
-    record_errors: Sequence[RecordError] = ()
+    """Where the batch went."""
     topic_id: Uuid = ZERO_UUID
     """Of the topic whose log has the batch: a new one of that name does not replicate it."""
 
@@ -58,7 +56,7 @@ Result = TypeVar("Result", bound=ProduceResult | DeleteResult)
 class _Delayed(Generic[Result]):
     """Results that are decided one by one; the promise is kept when the last one is, or when the time is up."""
 
-    def __init__(self, replicas: ReplicaManager, results: list[Result]) -> None:
+    def __init__(self, replicas: ReplicaManager, results: Sequence[Result]) -> None:
         self._replicas = replicas
         self._results = results
         self._of: dict[Hashable, list[Result]] = {}
@@ -66,7 +64,7 @@ class _Delayed(Generic[Result]):
         for result in results:
             self._of.setdefault(result.topic_partition, []).append(result)
         self._undecided = sum(result.error is None for result in results)
-        self.promise: Promise[list[Result]] = Promise()
+        self.promise: Promise[Sequence[Result]] = Promise()
 
     def is_decided(self, key: Hashable = None) -> bool:
         """Whether each of the results is decided by now. Something has happened to `key`; None: perhaps to all."""

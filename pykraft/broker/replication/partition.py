@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from pykraft.broker.replication.follower_state import UNKNOWN, FollowerState
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import CLEANUP_POLICY
 from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition
@@ -40,7 +41,6 @@ from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.answers import AppendInfo
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
-from pykraft.storage.validator import ValidatedBatch
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 NO_EPOCH = -1
@@ -100,6 +100,9 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.isr_state = IsrState(frozenset())
+        self.is_under_min_isr = True
+        """Fewer replicas are in sync than the topic demands. Each append asks, so it is judged once: when the ISR, the
+        replicas or the topic's settings change."""
         self.leader_epoch_start = 0
         self.followers: dict[int, FollowerState] = {}
         self._replicas: tuple[int, ...] = ()
@@ -121,9 +124,8 @@ class Partition:
         """What the topic demands, but no more than it has replicas."""
         return min(self.log.rules.min_insync_replicas, max(1, len(self._replicas)))
 
-    @property
-    def is_under_min_isr(self) -> bool:
-        return len(self.isr_state.isr) < self.min_insync_replicas
+    def _judge_isr(self) -> None:
+        self.is_under_min_isr = len(self.isr_state.isr) < self.min_insync_replicas
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -133,6 +135,7 @@ class Partition:
         if registration.partition_epoch < self.partition_epoch:
             return False  # an answer of the controller was newer
         self._replicas = registration.replicas
+        self._judge_isr()
         self.adding = frozenset(registration.adding_replicas)
         self.is_reassigning = bool(registration.adding_replicas or registration.removing_replicas)
         if registration.partition_epoch == self.partition_epoch:
@@ -171,6 +174,11 @@ class Partition:
             self.followers = {other: known.get(other) or FollowerState(other, -(1 << 62)) for other in others}
         self.advance_high_watermark(now)
 
+    def set_config(self, config: Config) -> None:
+        """The topic has these settings from now on."""
+        self.log.config = config
+        self._judge_isr()
+
     def set_image(self, image: MetadataImage) -> None:
         """Other brokers came or went."""
         self._image = image
@@ -179,7 +187,10 @@ class Partition:
         """KafkaError unless this broker leads, in the epoch that the client believes in."""
         self.check_epoch(current_leader_epoch)
         if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
+            raise self._not_led_here()
+
+    def _not_led_here(self) -> KafkaError:
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader_id} leads")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """KafkaError unless the partition is in the leader epoch that the client believes in."""
@@ -193,7 +204,8 @@ class Partition:
 
     def check_may_append(self, needs_all: bool) -> None:
         """KafkaError unless this broker leads, and has enough replicas in sync for what `needs_all` of them."""
-        self.check_leader()
+        if not self.is_leader:
+            raise self._not_led_here()
         if needs_all and self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -202,14 +214,16 @@ class Partition:
 
     def append_as_leader(
         self,
-        batch: RecordBatch | ValidatedBatch,
+        batch: RecordBatch,
         now: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         check: AppendCheck = NO_CHECK,
     ) -> AppendInfo:
-        """Append the batch of a client or a coordinator. Ask `check_may_append` first, in the same step."""
-        info = self.log.append_as_leader(batch, self.leader_epoch, origin, check)
+        """Append the batch of a coordinator, or of a client, which is valid (`storage.validator`). Ask
+        `check_may_append` first, in the same step."""
+        info = self.log.append_validated(batch, self.leader_epoch, origin, check)
         self.advance_high_watermark(now)
+        info.is_committed = info.last_offset < self.log.high_watermark
         return info
 
     def append_as_follower(self, data: memoryview, leader_high_watermark: int, leader_log_start: int = UNKNOWN) -> int:
@@ -367,3 +381,4 @@ class Partition:
                 high_watermark=self.log.high_watermark,
             )
         self.isr_state = state
+        self._judge_isr()

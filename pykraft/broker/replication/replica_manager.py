@@ -42,7 +42,7 @@ from pykraft.records.batch import RecordBatch
 from pykraft.storage.answers import AppendInfo
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.upkeep.log_manager import LogManager
-from pykraft.storage.validator import UnpackBudget, ValidatedBatch
+from pykraft.storage.validator import UnpackBudget, validation
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 _LOOK_FOR_DELETED_MS = 1000
@@ -298,7 +298,7 @@ class ReplicaManager:
         touched_here = list(self.partitions) if of_all else self._partitions_of(topics)
         set_anew = [self.partitions[topic_partition] for topic_partition in touched_here]
         for partition in set_anew:
-            partition.log.config = self._topic_configs.config_of(partition.key.topic)
+            partition.set_config(self._topic_configs.config_of(partition.key.topic))
             self.quotas.set_topic(partition.key.topic, partition.log.config)
         return set_anew
 
@@ -366,30 +366,30 @@ class ReplicaManager:
         it is for that topic, and not for a later one of its name. KafkaError says why it was not appended."""
         partition = self.partition(topic_partition, topic_id)
         partition.check_may_append(needs_all)
-        validation = partition.log.validation(batch, budget)
+        checking = validation(batch, partition.log.rules, self._clock.time_ms(), budget)
         try:
-            next(validation)
+            next(checking)
         except StopIteration as end:
             return self._append(partition, end.value, now, AppendOrigin.CLIENT, check)
-        return self._append_when_checked(partition, validation, needs_all, check)
+        return self._append_when_checked(partition, checking, needs_all, check)
 
     def _append_when_checked(
-        self, partition: Partition, validation: Steps[ValidatedBatch], needs_all: bool, check: AppendCheck
+        self, partition: Partition, checking: Steps[RecordBatch], needs_all: bool, check: AppendCheck
     ) -> Steps[AppendInfo]:
         leader_epoch = partition.leader_epoch
         yield
-        validated = yield from validation
+        batch = yield from checking
         # Between the steps the partition may have moved, lost replicas, or made room for another of its name.
         now_here = self.partition(partition.topic_partition, partition.key.topic_id)
         if now_here is not partition or partition.leader_epoch != leader_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leadership changed while the batch was checked")
         partition.check_may_append(needs_all)
-        return self._append(partition, validated, self._trace.now, AppendOrigin.CLIENT, check)
+        return self._append(partition, batch, self._trace.now, AppendOrigin.CLIENT, check)
 
     def append(
         self,
         topic_partition: TopicPartition,
-        batch: RecordBatch | ValidatedBatch,
+        batch: RecordBatch,
         now: int,
         *,
         needs_all: bool,
@@ -405,7 +405,7 @@ class ReplicaManager:
     def _append(
         self,
         partition: Partition,
-        batch: RecordBatch | ValidatedBatch,
+        batch: RecordBatch,
         now: int,
         origin: AppendOrigin,
         check: AppendCheck,
@@ -415,8 +415,7 @@ class ReplicaManager:
         except OSError as error:
             raise self.on_disk_failure(error) from error
         self._trace("append", partition=partition.name, end=partition.log.log_end_offset)
-        size = batch.batch.size if isinstance(batch, ValidatedBatch) else batch.size
-        self.topic_metrics.produced(partition.key.topic, info.last_offset - info.first_offset + 1, size)
+        self.topic_metrics.produced(partition.key.topic, info.last_offset - info.first_offset + 1, batch.size)
         self._wake(partition)
         return info
 

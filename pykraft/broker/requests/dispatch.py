@@ -105,9 +105,7 @@ class Dispatcher:
                 handled = self._handlers[context.kind, type(request)](request, context, now)
             while True:
                 if type(handled) is ItemByItem:
-                    if handled is not work.listed:
-                        work.begin(handled)
-                    if not work.go_on(self.time_slice, now):
+                    if not work.go_on(handled, self.time_slice, now):
                         self._promise(work)
                         self.slices.pause(work)
                         return _LATER

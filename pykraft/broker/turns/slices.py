@@ -118,14 +118,11 @@ class Work:
         self._steps: Steps[Any] | None = None
         """Of the item that was interrupted."""
 
-    def begin(self, listed: ItemByItem) -> None:
-        """Work through this next."""
-        self.listed, self.answers, self._position = listed, [], 0
-
-    def go_on(self, time_slice: TimeSlice, now: int) -> bool:
-        """Answer items until the slice is over; whether all are answered."""
-        assert self.listed is not None
-        items, answer, _, _, _, weigh = self.listed
+    def go_on(self, listed: ItemByItem, time_slice: TimeSlice, now: int) -> bool:
+        """Answer the items of this list until the slice is over; whether all are answered."""
+        if listed is not self.listed:
+            self.listed, self.answers, self._position = listed, [], 0
+        items, answer, _, _, _, weigh = listed
         answers, position, count = self.answers, self._position, len(items)
         while position < count:
             found: Any = self._steps or answer(items[position], now)

@@ -550,5 +550,5 @@ def test_a_batch_of_megabytes_is_packed_again_in_steps_of_some_kilobytes(source:
             pauses += 1
             steps.send(0)
     except StopIteration as end:
-        assert end.value.batch.compression is Compression.GZIP
+        assert end.value.compression is Compression.GZIP
     assert pauses >= 20 * 200_000 // STEP_BYTES

@@ -114,11 +114,11 @@ def test_an_agreed_shrinking_holds_when_the_metadata_log_tells_it() -> None:
     outbound.on_response(answer(led, isr=(1,)), 5001)
     assert led.log.high_watermark == 0 and not asking.woken
     assert led.isr_state.maximal == {1, 2} and led.isr_state.is_in_flight
-    led.log.config = settings(min_insync_replicas=2)
+    led.set_config(settings(min_insync_replicas=2))
     led.update(registration(isr=(1,), change=2), image(), 5002)
     assert led.isr_state.isr == {1} and not led.isr_state.is_in_flight
     assert led.log.high_watermark == 0
-    led.log.config = settings(min_insync_replicas=1)
+    led.set_config(settings(min_insync_replicas=1))
     assert led.advance_high_watermark(5003)
 
 
