@@ -104,7 +104,7 @@ class Broker:
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random, time_slice)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
-        self.fetch_sessions = FetchSessionCache(slots, random, metrics, now=lambda: trace.now)
+        self.fetch_sessions = FetchSessionCache(slots, random, metrics)
         self.producer_ids = ProducerIds(config.node_id, lambda: self.lifecycle.epoch, self.forwarding)
         self.transactions = self._make_transactions(timer, clock)
         tell_broker(metrics, self.replicas, self.groups, self.transactions)

@@ -29,7 +29,7 @@ that a mark too few costs a second, and not the node. The simulator has no such 
 This is ours: in Kafka these parts are threads, and the operating system lets them sleep.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 
 from pykraft.common.core import FOREVER, Outbound, Poll
@@ -153,10 +153,10 @@ class Rooms:
                 heappop(alarms)
         return FOREVER
 
-    def turn(self, now: int) -> Poll:
-        """Visit the rooms that are due or marked; what they want to send, and when there has to be another turn."""
+    def turn(self, now: int) -> tuple[int, Sequence[Outbound]]:
+        """Visit the rooms that are due or marked; when there has to be another turn, and what they want to send."""
         rooms, ahead = self._rooms, self._ahead
-        while self.deadline <= now:
+        while (deadline := self.deadline) <= now:
             room = rooms[heappop(self._alarms)[1]]
             room.due = room.alarm = FOREVER
             room.mark("due")
@@ -164,6 +164,8 @@ class Rooms:
             room.mark("awake")
         if self._look_in <= now:
             self._mark_late(now)
+        if not ahead:
+            return deadline, ()
         requests: list[Outbound] = []
         try:
             while ahead:
@@ -190,7 +192,7 @@ class Rooms:
                 ahead += self._again
                 self._again.clear()
                 heapify(ahead)
-        return Poll(now if ahead else self.deadline, requests)
+        return now if ahead else self.deadline, requests
 
     def _mark_late(self, now: int) -> None:
         """The rooms that were to be looked into when there is a turn."""

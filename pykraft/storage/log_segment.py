@@ -97,8 +97,9 @@ class LogSegment:
         """The largest timestamp so far; None until it was looked up in an old segment."""
         self._index_interval_bytes = config[INDEX_INTERVAL_BYTES]
         self._bytes_since_index_entry = 0
-        self._newest: tuple[int, int] | None = None
-        """Offset and position of the batch that was appended last: most readers are at the end of the log."""
+        self._newest: tuple[int, int, int, int] | None = None
+        """First and last offset, position and size of the batch that was appended last: most readers are at the end of
+        the log, and get it without a look into the file."""
         self._first_timestamp: int | None = None
         self._created_ms = now_ms
         self.is_closed = False
@@ -177,7 +178,7 @@ class LogSegment:
         for batch in batches:
             self._index(batch, position)
             position += batch.size
-        self._newest = (last.base_offset, position - last.size)
+        self._newest = (last.base_offset, last.last_offset, position - last.size, last.size)
 
     def _index(self, batch: RecordBatch, position: int) -> None:
         """Note a batch at `position`: its timestamp, and if enough bytes went by an entry in the indexes. Full indexes
@@ -202,7 +203,7 @@ class LogSegment:
         """The batch that holds `offset`, or the first one after it; None past the end."""
         newest = self._newest
         if newest is not None and newest[0] <= offset:
-            return self.records.find(offset, newest[1])
+            return self.records.find(offset, newest[2])
         return self.records.find(offset, self.position_before(offset))
 
     def position_before(self, offset: int) -> int:
@@ -215,13 +216,17 @@ class LogSegment:
     def read(self, offset: int, max_bytes: int, end_position: int, at_least_one: bool) -> SegmentSlice | None:
         """The piece from the batch of `offset` on: up to `max_bytes`, up to `end_position`. With `at_least_one` the
         first batch is whole even if it is larger. None past the end."""
-        found = self.find(offset)
-        if found is None:
-            return None
-        first_size = found.header.size
+        newest = self._newest
+        if newest is not None and newest[0] <= offset <= newest[1]:
+            _, _, position, first_size = newest
+        else:
+            found = self.find(offset)
+            if found is None:
+                return None
+            position, first_size = found.position, found.header.size
         limit = max(max_bytes, first_size) if at_least_one else max_bytes
-        size = max(0, min(end_position - found.position, limit))
-        return SegmentSlice(found.position, size, first_batch_is_cut=limit < first_size)
+        size = max(0, min(end_position - position, limit))
+        return SegmentSlice(position, size, first_batch_is_cut=limit < first_size)
 
     def upper_bound_offset(self, piece: SegmentSlice) -> int | None:
         """An offset at or above all in the piece, from the index; None if only the segment's end is known."""

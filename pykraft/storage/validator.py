@@ -141,12 +141,36 @@ class UnpackBudget:
 
 
 def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget) -> Steps[RecordBatch]:
-    """Check a producer's batch; KafkaError says what is wrong. Returns what is to be appended: the batch, repaired in
-    place, or another one with the same records."""
+    """Check a producer's batch; KafkaError says what is wrong, InvalidRecordsError that some of the records must not be
+    appended. Returns what is to be appended, with a header that tells the truth of its records: the batch, repaired in
+    place, or another one with the same records in the codec that the log is to have."""
     _check_header(batch, rules)
-    batch = yield from _with_records_checked(batch, rules, now_ms, budget)
+    is_compressed = bool(batch.attributes & CODEC_MASK)
+    is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
+    is_strict = is_packed_again or not is_compressed
+    if is_compressed:
+        chunks = yield from _measured(batch, budget)
+    else:
+        chunks = (batch.buffer[HEADER_BYTES:],)
+        budget.turn_bytes += batch.size - HEADER_BYTES
+    found = yield from overview(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
+    if _may_be_wrong(found, batch, rules, now_ms):
+        yield from budget.pause_if_due()
+        facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
+        max_timestamp = yield from _check_one_by_one(facts, batch, rules, now_ms)
+    else:
+        max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)
+    if rules.codec is not None and is_packed_again:
+        yield from budget.pause_if_due()
+        batch = yield from _packed_again(batch, found, rules.codec, rules.levels.get(rules.codec))
+        if batch.size > rules.max_message_bytes:
+            raise _larger_than_allowed(batch, rules)
+    elif is_compressed and not found.is_numbered:
+        raise _unexpected(f"the offset deltas of {batch.count} compressed records are not 0, 1, 2 and so on")
     if rules.uses_append_time:
         batch.stamp(now_ms)
+    else:
+        batch.set_max_timestamp(max_timestamp)
     return batch
 
 
@@ -158,7 +182,8 @@ def validate(batch: RecordBatch, rules: AppendRules, now_ms: int) -> RecordBatch
 def _check_header(batch: RecordBatch, rules: AppendRules) -> None:
     if batch.base_offset != 0:
         raise invalid_record(f"the base offset is {batch.base_offset} instead of 0")
-    _check_size(batch, rules)
+    if batch.size > rules.max_message_bytes:
+        raise _larger_than_allowed(batch, rules)
     if not batch.is_valid:
         raise CorruptRecordError("the batch fails its checksum")
     if batch.count < 1 or batch.last_offset_delta != batch.count - 1:
@@ -169,9 +194,8 @@ def _check_header(batch: RecordBatch, rules: AppendRules) -> None:
         raise invalid_record(f"producer {batch.producer_id} sent sequence {batch.base_sequence}")
 
 
-def _check_size(batch: RecordBatch, rules: AppendRules) -> None:
-    if batch.size > rules.max_message_bytes:
-        raise _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
+def _larger_than_allowed(batch: RecordBatch, rules: AppendRules) -> KafkaError:
+    return _too_large(f"a batch of {batch.size} bytes; {rules.max_message_bytes} are allowed")
 
 
 def _too_large(detail: str) -> KafkaError:
@@ -184,33 +208,6 @@ def _unexpected(detail: str) -> KafkaError:
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
-
-
-def _with_records_checked(
-    batch: RecordBatch, rules: AppendRules, now_ms: int, budget: UnpackBudget
-) -> Steps[RecordBatch]:
-    """The batch with a header that tells the truth of its records, and in the codec that the log is to have;
-    InvalidRecordsError if some of the records must not be appended."""
-    is_compressed = bool(batch.attributes & CODEC_MASK)
-    is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
-    is_strict = is_packed_again or not is_compressed
-    chunks = yield from _measured(batch, budget)
-    found = yield from overview(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
-    if _may_be_wrong(found, batch, rules, now_ms):
-        yield from budget.pause_if_due()
-        facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
-        max_timestamp = yield from _check_one_by_one(facts, batch, rules, now_ms)
-    else:
-        max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)
-    if rules.codec is not None and is_packed_again:
-        yield from budget.pause_if_due()
-        batch = yield from _packed_again(batch, found, rules.codec, rules.levels.get(rules.codec))
-        _check_size(batch, rules)
-    elif is_compressed and not found.is_numbered:
-        raise _unexpected(f"the offset deltas of {batch.count} compressed records are not 0, 1, 2 and so on")
-    if not rules.uses_append_time:
-        batch.set_max_timestamp(max_timestamp)
-    return batch
 
 
 def _chunks(batch: RecordBatch) -> Iterable[Chunk]:
@@ -232,14 +229,12 @@ def _decompressed(batch: RecordBatch, data: memoryview) -> Iterator[Chunk]:
 
 
 def _measured(batch: RecordBatch, budget: UnpackBudget) -> Steps[Iterable[Chunk]]:
-    """The chunks, once it is sure that they are not too much. Nearly always there is one. A longer stream is read
-    twice: first for its length, in turns, then for its records."""
+    """The chunks of compressed records, once it is sure that they are not too much. Nearly always there is one. A
+    longer stream is read twice: first for its length, in turns, then for its records."""
     chunks = iter(_chunks(batch))
     first = next(chunks, b"")
     size = len(first)
     budget.turn_bytes += size
-    if not batch.attributes & CODEC_MASK:
-        return (first,)
     is_whole = True  # what `first` has is all there is
     try:
         for chunk in chunks:

@@ -166,26 +166,24 @@ BUGS = {
     ),
     # what is made of it
     "lengths are never compared with the fields": (
-        rewritten(
-            validator, "_with_records_checked", "is_strict = is_packed_again or not is_compressed", "is_strict = 0"
-        ),
+        rewritten(validator, "validation", "is_strict = is_packed_again or not is_compressed", "is_strict = 0"),
         validating.test_the_length_of_a_record_is_not_compared_with_its_fields_where_kafka_does_not,
     ),
     "the header's largest timestamp is believed": (
-        rewritten(validator, "_with_records_checked", "batch.set_max_timestamp(max_timestamp)", "pass"),
+        rewritten(validator, "validation", "batch.set_max_timestamp(max_timestamp)", "pass"),
         the_largest_timestamp_is_repaired,
     ),
     "the largest timestamp may be below that of none": (
         rewritten(
             validator,
-            "_with_records_checked",
+            "validation",
             "max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)",
             "batch.base_timestamp + found.largest_delta",
         ),
         every_row(validating.test_the_largest_timestamp_is_not_below_that_of_none),
     ),
     "the offset deltas of compressed records are believed": (
-        rewritten(validator, "_with_records_checked", "elif is_compressed and not found.is_numbered", "elif False"),
+        rewritten(validator, "validation", "elif is_compressed and not found.is_numbered", "elif False"),
         numbers_are_checked,
     ),
     "no record is too old": (

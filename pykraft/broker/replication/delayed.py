@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
-from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, available_bytes
+from pykraft.broker.replication.fetching import FetchParams, FetchPlace, available_bytes
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.common.core import Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -137,10 +137,6 @@ class DelayedFetch:
     promise: Promise[bool] = field(default_factory=Promise)
     """Kept when it is time to read: with whether it is the last time."""
 
-    def again(self) -> "DelayedFetch":
-        """The same fetch, to wait on."""
-        return DelayedFetch(replicas=self.replicas, places=self.places, params=self.params)
-
     def __post_init__(self) -> None:
         self._numbers: dict[Hashable, list[int]] = {}
         """Where each partition is among the places."""
@@ -171,16 +167,6 @@ class DelayedFetch:
                 self._unknown.discard(number)
         return self._size >= self.params.min_bytes
 
-    def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
-        """False if what seemed to be there was compacted away: its reader would come back at once."""
-        return self.params.min_bytes <= 0 or any(
-            len(result.records) or result.is_news or self._tells_high_watermark(result) for result in results
-        )
-
-    def _tells_high_watermark(self, result: FetchResult) -> bool:
-        partition = self.replicas.held(result.place)
-        return partition is not None and self.params.has_untold_high_watermark(partition)
-
     def try_complete(self, key: Hashable = None) -> bool:
         if not self.has_enough(key):
             return False
@@ -189,25 +175,3 @@ class DelayedFetch:
 
     def expire(self) -> None:
         self.promise.keep(True)
-
-    def reader(self) -> "FetchReader":
-        return FetchReader(self.replicas, self.params)
-
-
-class FetchReader:
-    """Reads one partition of a fetch after the other. The first batch of the first partition that has any comes whole,
-    however large; the others get what is left of `max_bytes`."""
-
-    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
-        self._replicas = replicas
-        self._params = params
-        self._left_bytes = params.max_bytes
-        self._has_some = False
-
-    def read(self, place: FetchPlace, now: int) -> FetchResult:
-        """What there is now."""
-        result = self._replicas.read(place, self._params, self._left_bytes, at_least_one=not self._has_some)
-        size = len(result.records)
-        self._has_some = self._has_some or size > 0
-        self._left_bytes = max(0, self._left_bytes - size)
-        return result

@@ -79,6 +79,8 @@ class FetchResult:
     place: FetchPlace
     error: ErrorCode = ErrorCode.NONE
     records: FileRegion | bytes = b""
+    size: int = 0
+    """Bytes of the records."""
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
@@ -109,10 +111,11 @@ def read_partition(
         if result.preferred_read_replica != NO_REPLICA:
             return result
     result.diverging = diverging_end(partition, place)
-    if result.diverging is None and not params.is_held_back(partition):
+    if result.diverging is None and (params.holds_back is None or not params.is_held_back(partition)):
         data = log.read(place.offset, min(place.max_bytes, max_bytes), params.isolation, at_least_one)
         # A first batch without its end is of no use to a reader that gets less than a whole batch.
         result.records, result.aborted = b"" if data.first_batch_is_cut else data.records, data.aborted
+        result.size = len(result.records)
     return result
 
 

@@ -351,12 +351,13 @@ class OsFile:
     Its descriptor is opened when it is needed, and may be taken back whenever it is not in use (`open_files`).
     """
 
-    __slots__ = ("_is_closed", "_reserved", "_truncations", "held", "path", "size")
+    __slots__ = ("_is_closed", "_reserved", "held", "path", "size", "truncations")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.held: Descriptor | None = None
-        self._truncations = 0
+        self.truncations = 0
+        """How often the file was truncated: bytes promised before that may be other bytes after it."""
         self._is_closed = False
         try:
             status = os.stat(path)
@@ -375,7 +376,9 @@ class OsFile:
         if end > self._reserved:
             self._reserve(descriptor.number, end)
         try:
-            _write_all(descriptor.number, data)
+            written = os.write(descriptor.number, data)
+            if written < len(data):
+                _write_all(descriptor.number, memoryview(data)[written:])
         except OSError as error:
             # A full disk may have taken a part: what was not acknowledged must not stay.
             os.ftruncate(descriptor.number, self.size)
@@ -403,7 +406,7 @@ class OsFile:
         except OSError as error:
             raise _of(self.path, error) from None
         self.size = self._reserved = size
-        self._truncations += 1
+        self.truncations += 1
 
     def trim(self) -> None:
         if _LEAST_RESERVED_BYTES <= self.size < self._reserved:
@@ -438,11 +441,6 @@ class OsFile:
         if self._is_closed:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         return OPEN_FILES.open(self, _FLAGS)
-
-    @property
-    def truncations(self) -> int:
-        """How often the file was truncated: bytes promised before that may be other bytes after it."""
-        return self._truncations
 
 
 class OsFileRegion:
@@ -497,9 +495,7 @@ def _of(path: str, error: OSError) -> OSError:
     return OSError(error.errno, error.strerror, path)
 
 
-def _write_all(descriptor: int, data: Data) -> None:
-    written = os.write(descriptor, data)
-    if written < len(data):
-        view = memoryview(data)
-        while written < len(view):
-            written += os.write(descriptor, view[written:])
+def _write_all(descriptor: int, data: memoryview) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])

@@ -43,7 +43,7 @@ class House:
     def turn(self, now: int) -> tuple[str, int]:
         """Which rooms a turn visits, and when there has to be another one."""
         self.visited = ""
-        deadline = self.rooms.turn(now).deadline
+        deadline, _ = self.rooms.turn(now)
         return self.visited, deadline
 
 

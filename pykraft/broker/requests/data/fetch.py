@@ -11,6 +11,7 @@
 Follows kafka.server.KafkaApis.handleFetchRequest.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -55,14 +56,11 @@ class _Asking(NamedTuple):
     request: FetchRequest
     context: RequestContext
     session: FetchContext
-    replica: FetchRequest.ReplicaState
-    """Of a consumer, the one without an id."""
+    params: FetchParams
+    broker_epoch: int
+    """Of a replica: which process of its broker it is."""
     is_stranger: bool
     """It claims to be a replica, and may not act for the cluster."""
-
-    @property
-    def is_replica(self) -> bool:
-        return self.replica.replica_id >= 0
 
 
 class FetchApis:
@@ -71,7 +69,7 @@ class FetchApis:
     def __init__(
         self, config: NodeConfig, replicas: ReplicaManager, authorizer: Authorizer, sessions: FetchSessionCache
     ) -> None:
-        self._config = config
+        self._most_bytes = config.values[keys.FETCH_MAX_BYTES]
         self._replicas = replicas
         self._authorizer = authorizer
         self._sessions = sessions
@@ -85,61 +83,14 @@ class FetchApis:
         # A replica is asked about once, as a part of the cluster; a consumer for each topic.
         is_stranger = is_replica and not allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         try:
-            session = self._session(request, context, is_replica and not is_stranger)
+            session = self._session(request, context, is_replica and not is_stranger, now)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, responses=[])
-        asking = _Asking(request, context, session, replica, is_stranger)
+        params = self._params(request, context, replica.replica_id)
+        asking = _Asking(request, context, session, params, replica.replica_epoch, is_stranger)
         return ItemByItem(list(session.wanted.items()), partial(self._place, asking), partial(self._placed, asking))
 
-    def _placed(self, asking: _Asking, places: list[FetchPlace], now: int) -> Handled:
-        """Read at once, or once there is enough."""
-        request = asking.request
-        fetch = DelayedFetch(replicas=self._replicas, places=places, params=self._params(asking))
-        if request.max_wait_ms <= 0 or not places:
-            return self._read(asking, fetch, 0, True)
-        deadline = now + request.max_wait_ms
-        return self._read(asking, fetch, deadline, False) if fetch.has_enough() else self._wait(asking, fetch, deadline)
-
-    def _params(self, asking: _Asking) -> FetchParams:
-        request, context, _, replica, _ = asking
-        most_bytes, is_replica = request.max_bytes, asking.is_replica
-        if not is_replica:
-            most_bytes = min(most_bytes, self._config.values[keys.FETCH_MAX_BYTES])
-        return FetchParams(
-            isolation_of(replica.replica_id, request.isolation_level),
-            max_bytes=max(0, most_bytes),
-            min_bytes=max(0, request.min_bytes),
-            replica_id=replica.replica_id,
-            needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
-            select_replica=None if is_replica else self._selector(request, context),
-            holds_back=self._replicas.quotas.holds_back if is_replica else None,
-            tells_high_watermark=is_replica and self._selects_replicas,
-        )
-
-    def _wait(self, asking: _Asking, fetch: DelayedFetch, deadline: int) -> Promise[ItemByItem]:
-        asking.session.begin_wait(fetch.promise)
-        watched = sorted({place.topic_partition for place in fetch.places})
-        self._replicas.fetches.watch(fetch, watched, deadline)
-        return fetch.promise.map(partial(self._read, asking, fetch, deadline))
-
-    def _read(self, asking: _Asking, fetch: DelayedFetch, deadline: int, is_last: bool) -> ItemByItem:
-        """Read what is there. If it is not the last time, the fetch may wait on."""
-
-        def judge(results: list[FetchResult], now: int) -> Handled:
-            if is_last or fetch.is_worth_an_answer(results):
-                return self._fetched(asking, results)
-            return self._wait(asking, fetch.again(), deadline)
-
-        return ItemByItem(fetch.places, fetch.reader().read, judge)
-
-    def _selector(self, request: FetchRequest, context: RequestContext) -> SelectReplica | None:
-        """How this consumer is sent to other replicas; None if it never is."""
-        rack, listener = request.rack_id, context.listener
-        if not rack or not self._selects_replicas or context.api_version < _FIRST_VERSION_WITH_RACK:
-            return None
-        return lambda partition, place: nearest_replica(partition, place, self._replicas.image, rack, listener)
-
-    def _session(self, request: FetchRequest, context: RequestContext, is_follower: bool) -> FetchContext:
+    def _session(self, request: FetchRequest, context: RequestContext, is_follower: bool, now: int) -> FetchContext:
         """What the request is about; KafkaError if that is a session which is not here."""
         wanted: dict[Asked, FetchRequest.Topic.Partition] = {
             (topic.topic, topic.topic_id, partition.partition): partition
@@ -152,20 +103,41 @@ class FetchApis:
             for number in topic.partitions
         ]
         reader = Reader(context.principal, is_follower, context.api_version >= FIRST_VERSION_BY_ID)
-        return self._sessions.context(request, wanted, forgotten, reader)
+        return self._sessions.context(request, wanted, forgotten, reader, now)
 
-    def _is_denied(self, place: FetchPlace, context: RequestContext) -> bool:
-        topic = place.topic_partition.topic
-        is_known = place.refused is not ErrorCode.UNKNOWN_TOPIC_ID
-        return is_known and is_denied(self._authorizer, context, AclOperation.READ, topic)
+    def _params(self, request: FetchRequest, context: RequestContext, replica_id: int) -> FetchParams:
+        is_replica = replica_id >= 0
+        return FetchParams(
+            isolation_of(replica_id, request.isolation_level),
+            max_bytes=max(0, request.max_bytes if is_replica else min(request.max_bytes, self._most_bytes)),
+            min_bytes=max(0, request.min_bytes),
+            replica_id=replica_id,
+            needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
+            select_replica=self._selector(request, context) if request.rack_id and not is_replica else None,
+            holds_back=self._replicas.quotas.holds_back if is_replica else None,
+            tells_high_watermark=is_replica and self._selects_replicas,
+        )
+
+    def _selector(self, request: FetchRequest, context: RequestContext) -> SelectReplica | None:
+        """How a consumer in a rack is sent to other replicas; None if it never is."""
+        rack, listener = request.rack_id, context.listener
+        if not self._selects_replicas or context.api_version < _FIRST_VERSION_WITH_RACK:
+            return None
+        return lambda partition, place: nearest_replica(partition, place, self._replicas.image, rack, listener)
 
     def _place(self, asking: _Asking, wanted: tuple[Asked, FetchRequest.Topic.Partition], now: int) -> FetchPlace:
         asked, partition = wanted
         name = topic_name(self._replicas, asked, asking.context)
-        refused = ErrorCode.UNKNOWN_TOPIC_ID if name is None else None
-        topic_partition = TopicPartition(name or "", partition.partition)
+        topic_partition, replica_id = TopicPartition(name or "", partition.partition), asking.params.replica_id
         held = self._replicas.partitions.get(topic_partition)
-        if held is not None and asked[1] not in (ZERO_UUID, held.key.topic_id):
+        refused = None
+        if asking.is_stranger:
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name is None:
+            refused = ErrorCode.UNKNOWN_TOPIC_ID
+        elif replica_id < 0 and is_denied(self._authorizer, asking.context, AclOperation.READ, name):
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif held is not None and asked[1] not in (ZERO_UUID, held.key.topic_id):
             refused = ErrorCode.INCONSISTENT_TOPIC_ID
         place = FetchPlace(
             topic_partition,
@@ -177,17 +149,54 @@ class FetchApis:
             refused,
             asked[1] if held is None else held.key.topic_id,
         )
-        is_replica = asking.is_replica
-        if asking.is_stranger or (not is_replica and self._is_denied(place, asking.context)):
-            place = place._replace(refused=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if is_replica:
-            return self._replicas.record_fetch(place, asking.replica.replica_id, asking.replica.replica_epoch, now)
-        return place
+        return place if replica_id < 0 else self._replicas.record_fetch(place, replica_id, asking.broker_epoch, now)
 
-    def _fetched(self, asking: _Asking, results: list[FetchResult]) -> Handled:
-        session, replica_id = asking.session, asking.replica.replica_id
+    def _placed(self, asking: _Asking, places: list[FetchPlace], now: int) -> Handled:
+        """Read at once, or once there is enough."""
+        wait_ms = asking.request.max_wait_ms
+        if wait_ms <= 0 or not places:
+            return self._read(asking, places, 0, True)
+        if not self._has_records(asking.params, places):
+            fetch = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
+            if not fetch.has_enough():
+                return self._wait(asking, fetch, now + wait_ms)
+        return self._read(asking, places, now + wait_ms, False)
+
+    def _has_records(self, params: FetchParams, places: Sequence[FetchPlace]) -> bool:
+        """Whether a partition has what any reader waits for. Then the read itself may judge the rest, and tell of
+        errors: `DelayedFetch` would say so, too, but look twice at what is read anyhow."""
+        if params.min_bytes > 1:
+            return False
+        for place in places:
+            partition = self._replicas.partitions.get(place.topic_partition)
+            if partition is None or place.offset >= partition.log.upper_bound(params.isolation):
+                continue
+            if params.holds_back is None or not params.is_held_back(partition):
+                return True
+        return False
+
+    def _wait(self, asking: _Asking, fetch: DelayedFetch, deadline: int) -> Promise[ItemByItem]:
+        asking.session.begin_wait(fetch.promise)
+        watched = sorted({place.topic_partition for place in fetch.places})
+        self._replicas.fetches.watch(fetch, watched, deadline)
+        return fetch.promise.map(partial(self._read, asking, fetch.places, deadline))
+
+    def _read(self, asking: _Asking, places: list[FetchPlace], deadline: int, is_last: bool) -> ItemByItem:
+        """Read what is there. If it is not the last time, the fetch may wait on."""
+        reader = FetchReader(self._replicas, asking.params)
+
+        def judge(results: list[FetchResult], now: int) -> Handled:
+            if is_last or reader.has_some or reader.is_worth_an_answer(results):
+                return self._fetched(asking, results, now)
+            again = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
+            return self._wait(asking, again, deadline)
+
+        return ItemByItem(places, reader.read, judge)
+
+    def _fetched(self, asking: _Asking, results: list[FetchResult], now: int) -> Handled:
+        session, replica_id = asking.session, asking.params.replica_id
         if session.error is not ErrorCode.NONE:
-            return FetchResponse(error_code=session.error, session_id=session.session_id(), responses=[])
+            return FetchResponse(error_code=session.error, session_id=session.session_id(now), responses=[])
         if replica_id >= 0:
             self._replicas.note_told(results, replica_id)
         leaders: dict[int, NodeEndpoint] = {}
@@ -200,7 +209,7 @@ class FetchApis:
 
         def respond(_: list[None], now: int) -> FetchResponse:
             return FetchResponse(
-                session_id=session.session_id(),
+                session_id=session.session_id(now),
                 responses=[
                     FetchResponse.Topic(topic=name, topic_id=topic_id, partitions=answers)
                     for (name, topic_id), answers in topics.items()
@@ -215,26 +224,10 @@ class FetchApis:
         self, asking: _Asking, result: FetchResult, leaders: dict[int, NodeEndpoint]
     ) -> FetchResponse.Topic.Partition:
         """The answer about a partition, and what the metrics and quotas need to know of it."""
-        answer = self._fetched_partition(result)
-        topic_partition, replica_id = result.place.topic_partition, asking.replica.replica_id
-        if result.error is ErrorCode.NONE:
-            is_added = replica_id >= 0 and self._replicas.is_adding(topic_partition, replica_id)
-            self._replicas.topic_metrics.fetched(topic_partition.topic, len(result.records), replica_id >= 0, is_added)
-            if replica_id >= 0:
-                self._replicas.quotas.leader.record(topic_partition, len(result.records))
-            return answer
-        self._replicas.topic_metrics.not_fetched(topic_partition.topic, result.error)
-        if asking.context.api_version >= _FIRST_VERSION_WITH_LEADER and result.error in NOT_LEADER:
-            answer.current_leader = current_leader(
-                self._replicas, result.error, topic_partition, asking.context, leaders
-            )
-        return answer
-
-    @staticmethod
-    def _fetched_partition(result: FetchResult) -> FetchResponse.Topic.Partition:
+        topic_partition, replica_id = result.place.topic_partition, asking.params.replica_id
         partition_type = FetchResponse.Topic.Partition
         answer = partition_type(
-            partition_index=result.place.topic_partition.partition,
+            partition_index=topic_partition.partition,
             error_code=result.error,
             high_watermark=result.high_watermark,
             last_stable_offset=result.last_stable_offset,
@@ -250,9 +243,59 @@ class FetchApis:
                 partition_type.AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
                 for a in result.aborted
             ]
+        if result.error is not ErrorCode.NONE:
+            self._tell_error(answer, asking.context, result, leaders)
+            return answer
+        is_added = replica_id >= 0 and self._replicas.is_adding(topic_partition, replica_id)
+        self._replicas.topic_metrics.fetched(topic_partition.topic, result.size, replica_id >= 0, is_added)
+        if replica_id >= 0:
+            self._replicas.quotas.leader.record(topic_partition, result.size)
+        return answer
+
+    def _tell_error(
+        self,
+        answer: FetchResponse.Topic.Partition,
+        context: RequestContext,
+        result: FetchResult,
+        leaders: dict[int, NodeEndpoint],
+    ) -> None:
+        """What else the answer says of a partition that was not read: where its leader is."""
+        topic_partition = result.place.topic_partition
+        self._replicas.topic_metrics.not_fetched(topic_partition.topic, result.error)
         if result.error in _UNKNOWN:
             answer.aborted_transactions = ()
-        return answer
+        if context.api_version >= _FIRST_VERSION_WITH_LEADER and result.error in NOT_LEADER:
+            answer.current_leader = current_leader(self._replicas, result.error, topic_partition, context, leaders)
+
+
+class FetchReader:
+    """Reads one partition of a fetch after the other. The first batch of the first partition that has any comes whole,
+    however large; the others get what is left of `max_bytes`."""
+
+    def __init__(self, replicas: ReplicaManager, params: FetchParams) -> None:
+        self._replicas = replicas
+        self._params = params
+        self._left_bytes = params.max_bytes
+        self.has_some = False
+        """Whether there were records."""
+
+    def read(self, place: FetchPlace, now: int) -> FetchResult:
+        """What there is now."""
+        result = self._replicas.read(place, self._params, self._left_bytes, at_least_one=not self.has_some)
+        if result.size:
+            self.has_some = True
+            self._left_bytes = max(0, self._left_bytes - result.size)
+        return result
+
+    def is_worth_an_answer(self, results: Sequence[FetchResult]) -> bool:
+        """False if what seemed to be there was compacted away: its reader would come back at once."""
+        return self._params.min_bytes <= 0 or any(
+            result.size or result.is_news or self._tells_high_watermark(result) for result in results
+        )
+
+    def _tells_high_watermark(self, result: FetchResult) -> bool:
+        partition = self._replicas.held(result.place)
+        return partition is not None and self._params.has_untold_high_watermark(partition)
 
 
 HANDLERS: Handlers = {

@@ -32,7 +32,7 @@ no more than `MOST_PARTITIONS`. There are no shards of the cache: one thread use
 Follows org.apache.kafka.server.{FetchSession,FetchManager,FetchContext,FetchSessionCacheShard}.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -75,7 +75,7 @@ class CachedPartition:
     def note(self, result: FetchResult) -> bool:
         """Take down what the reader is answered; whether it is news."""
         is_news = (
-            len(result.records) > 0
+            result.size > 0
             or result.is_news
             or self.high_watermark != result.high_watermark
             or self.log_start_offset != result.log_start_offset
@@ -149,7 +149,7 @@ class FetchContext:
         """Whether the result is to be in the answer, where it will be noted as known to the reader."""
         return True
 
-    def session_id(self) -> int:
+    def session_id(self, now: int) -> int:
         """The session that the answer names, when all results are noted."""
         return NO_SESSION
 
@@ -168,8 +168,8 @@ class FullFetchContext(FetchContext):
         self._partitions[asked] = cached
         return True
 
-    def session_id(self) -> int:
-        return self._cache.begin(self._reader, self._partitions)
+    def session_id(self, now: int) -> int:
+        return self._cache.begin(self._reader, self._partitions, now)
 
 
 class IncrementalFetchContext(FetchContext):
@@ -192,21 +192,20 @@ class IncrementalFetchContext(FetchContext):
         cached = self._session.partitions.get(asked)
         if cached is None or not cached.note(result):
             return False
-        if len(result.records) > 0:
+        if result.size > 0:
             self._session.partitions[asked] = self._session.partitions.pop(asked)
         return True
 
-    def session_id(self) -> int:
+    def session_id(self, now: int) -> int:
         return self._session.session_id
 
 
 class FetchSessionCache:
     """The sessions of a broker, the one that was not used for the longest time first."""
 
-    def __init__(self, slots: int, random: Random, metrics: Metrics, now: Callable[[], int]) -> None:
+    def __init__(self, slots: int, random: Random, metrics: Metrics) -> None:
         self._slots = slots
         self._random = random
-        self._now = now
         self._sessions: dict[int, FetchSession] = {}
         self._partitions = 0
         """Of all sessions."""
@@ -227,7 +226,12 @@ class FetchSessionCache:
         return set() if session is None else {name or topic_id for name, topic_id, _ in session.partitions}
 
     def context(
-        self, request: FetchRequest, wanted: Mapping[Asked, Wanted], forgotten: Iterable[Asked], reader: Reader
+        self,
+        request: FetchRequest,
+        wanted: Mapping[Asked, Wanted],
+        forgotten: Iterable[Asked],
+        reader: Reader,
+        now: int,
     ) -> FetchContext:
         """What this request is about. KafkaError if it is of no session that this reader has here."""
         session = self._sessions.get(request.session_id)
@@ -248,20 +252,20 @@ class FetchSessionCache:
         if not session.partitions:
             self._remove(session)
             return FetchContext(wanted)
-        self._touch(session)
+        self._touch(session, now)
         if session.size > MAX_REQUEST_ELEMENTS or self._partitions > MOST_PARTITIONS:
             self._remove(session)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = next_session_epoch(session.epoch)
         return IncrementalFetchContext(session)
 
-    def begin(self, reader: Reader, partitions: dict[Asked, CachedPartition]) -> int:
+    def begin(self, reader: Reader, partitions: dict[Asked, CachedPartition], now: int) -> int:
         """Begin a session with these partitions; its id, or 0 if there is no room for it."""
-        if not self._make_room(reader.is_follower, len(partitions)):
+        if not self._make_room(reader.is_follower, len(partitions), now):
             return NO_SESSION
-        session = FetchSession(self._new_id(), reader, partitions, self._now())
+        session = FetchSession(self._new_id(), reader, partitions, now)
         self._sessions[session.session_id] = session
-        self._touch(session)
+        self._touch(session, now)
         return session.session_id
 
     def _new_id(self) -> int:
@@ -270,10 +274,10 @@ class FetchSessionCache:
             if session_id not in self._sessions:
                 return session_id
 
-    def _touch(self, session: FetchSession) -> None:
+    def _touch(self, session: FetchSession, now: int) -> None:
         """The session is used."""
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        session.last_used = self._now()
+        session.last_used = now
         self._partitions += len(session.partitions) - session.size
         session.size = len(session.partitions)
 
@@ -283,9 +287,9 @@ class FetchSessionCache:
 
     # --- eviction -----------------------------------------------------------------------------------------------------
 
-    def _make_room(self, is_follower: bool, size: int) -> bool:
+    def _make_room(self, is_follower: bool, size: int, now: int) -> bool:
         if not self._has_room(size):
-            victim = self._victim(is_follower, size)
+            victim = self._victim(is_follower, size, now)
             if victim is not None:
                 self._remove(victim)
                 self._evictions.mark()
@@ -294,10 +298,10 @@ class FetchSessionCache:
     def _has_room(self, size: int) -> bool:
         return len(self._sessions) < self._slots and self._partitions + size <= MOST_PARTITIONS
 
-    def _victim(self, is_follower: bool, size: int) -> FetchSession | None:
+    def _victim(self, is_follower: bool, size: int, now: int) -> FetchSession | None:
         """The session that a new one of this size may replace."""
         idle = [session for session in self._sessions.values() if not session.is_waiting]
-        if idle and self._now() - idle[0].last_used > MIN_EVICTION_MS:
+        if idle and now - idle[0].last_used > MIN_EVICTION_MS:
             return idle[0]
         evictable = [each for each in idle if each.is_old or (is_follower and not each.reader.is_follower)]
         least = min(evictable, key=lambda each: (*_worth(each), each.session_id), default=None)

@@ -20,7 +20,13 @@ from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
 from pykraft.broker.requests.data.partitions import Asked, is_denied, topic_name
-from pykraft.broker.requests.data.produce_refusals import ProducedBatch, check_codec, not_appended, refused_answer
+from pykraft.broker.requests.data.produce_refusals import (
+    FIRST_ZSTD_VERSION,
+    ProducedBatch,
+    check_codec,
+    not_appended,
+    refused_answer,
+)
 from pykraft.broker.requests.data.produce_transactions import ProduceTransactions
 from pykraft.broker.requests.dispatch import CloseConnection, Handlers
 from pykraft.broker.turns.slices import ItemByItem
@@ -72,7 +78,8 @@ class ProduceApis:
         batch, refusal = None, None
         try:
             batch = only_batch(partition.records)
-            check_codec(batch, context)
+            if context.api_version < FIRST_ZSTD_VERSION:
+                check_codec(batch)
         except KafkaError as error:
             refusal = error
         if name is None:

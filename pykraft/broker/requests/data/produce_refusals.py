@@ -20,7 +20,7 @@ from pykraft.records.compression import Compression
 from pykraft.storage.validator import UnpackBudget
 from pykraft.transport.server_channel import RequestContext
 
-_FIRST_ZSTD_VERSION = 7
+FIRST_ZSTD_VERSION = 7
 _BEFORE_THE_LOG = (
     *NOT_LEADER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,9 +49,9 @@ class ProducedBatch(ProduceResult):
         self.error, self.detail = refusal.code, refusal.detail
 
 
-def check_codec(batch: RecordBatch, context: RequestContext) -> None:
-    """KafkaError at a codec that the version of the request does not know."""
-    if batch.attributes & CODEC_MASK == Compression.ZSTD and context.api_version < _FIRST_ZSTD_VERSION:
+def check_codec(batch: RecordBatch) -> None:
+    """KafkaError at a codec that versions before `FIRST_ZSTD_VERSION` do not know."""
+    if batch.attributes & CODEC_MASK == Compression.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
 
 

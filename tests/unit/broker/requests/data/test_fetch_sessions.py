@@ -29,7 +29,7 @@ UNKNOWN_ID, WRONG_EPOCH, WRONG_NAMING = (
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-RECORDS = {"records": b"records"}
+RECORDS = {"records": b"records", "size": 7}
 DIVERGING = {"diverging": OffsetAndEpoch(1, 1)}
 FAILED = {"error": ErrorCode.NOT_LEADER_OR_FOLLOWER, "high_watermark": -1, "log_start_offset": -1}
 
@@ -40,7 +40,7 @@ class Talk:
     def __init__(self, slots: int = 1000) -> None:
         self.now = 0
         self.metrics = Metrics()
-        self.cache = FetchSessionCache(slots, Random(1), self.metrics, lambda: self.now)
+        self.cache = FetchSessionCache(slots, Random(1), self.metrics)
         self.logs: dict[int, dict[str, Any]] = {}
         """What partitions give, if it is not an empty log."""
 
@@ -50,7 +50,7 @@ class Talk:
         request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[], session_id=session, session_epoch=epoch)
         part = FetchRequest.Topic.Partition
         named = {("t", ZERO_UUID, n): part(partition=n, fetch_offset=0, partition_max_bytes=1) for n in wanted}
-        return self.cache.context(request, named, [("t", ZERO_UUID, n) for n in forgotten], reader)
+        return self.cache.context(request, named, [("t", ZERO_UUID, n) for n in forgotten], reader, self.now)
 
     def fetch(
         self,
@@ -67,7 +67,7 @@ class Talk:
         if context.error is not ErrorCode.NONE:
             raise KafkaError(context.error)
         answered = [asked[2] for asked in context.wanted if context.note(asked, self.result(asked[2]))]
-        return context.session_id(), answered
+        return context.session_id(self.now), answered
 
     def result(self, number: int) -> FetchResult:
         place = FetchPlace(TopicPartition("t", number), 0, 1, -1, -1)
