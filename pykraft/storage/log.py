@@ -32,23 +32,22 @@ Follows org.apache.kafka.storage.internals.log.{UnifiedLog,LocalLog,LogSegments}
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from pykraft.common.background import Background
-from pykraft.common.core import Clock, finish
+from pykraft.common.core import finish
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS
-from pykraft.common.types import OffsetAndEpoch, TopicPartition, Uuid
+from pykraft.common.types import OffsetAndEpoch, TopicPartition
 from pykraft.records.batch import LARGEST_OFFSET, NO_LEADER_EPOCH, RecordBatch, batches
 from pykraft.storage.answers import AppendInfo, FetchData, Isolation, TimestampedOffset
 from pykraft.storage.append_rules import AppendRules
-from pykraft.storage.disk.filesystem import FileSystem, is_gone
+from pykraft.storage.disk.filesystem import is_gone
 from pykraft.storage.disk.flushes import Flushes
-from pykraft.storage.disk.trash import Trash
-from pykraft.storage.leader_epoch_cache import LeaderEpochCache
+from pykraft.storage.log_parts import LogContent, LogPlace, LogPorts
 from pykraft.storage.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from pykraft.storage.log_segments import LogSegments
-from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerStateManager, ProducerUpdate
+from pykraft.storage.producer_state import NO_UPDATE, AppendOrigin, ProducerUpdate
 from pykraft.storage.segment_files import begin_swap, finish_swap, mark_deleted, remove_segment_files
 from pykraft.storage.time_lookup import offset_for_timestamp, offset_of_max_timestamp
 from pykraft.storage.transaction_index import AbortedTransaction
@@ -56,54 +55,37 @@ from pykraft.storage.validator import validate
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verification
 
 
+class LogOwner(NamedTuple):
+    """What the owner of a log hears of it: there are checkpoints of all its logs."""
+
+    on_truncated: Callable[["UnifiedLog"], None]
+    """Called when the log was truncated, before anything is appended again."""
+    on_recovery_point: Callable[[TopicPartition, int], None]
+    """Called with a recovery point that has to be written down now: everything below it is on the disk, and gaps in it
+    are no loss."""
+
+
 class UnifiedLog:
     """One partition's log in one folder. `log_loader.load` opens it."""
 
-    def __init__(
-        self,
-        *,
-        filesystem: FileSystem,
-        directory: str,
-        config: Config,
-        clock: Clock,
-        background: Background,
-        topic_partition: TopicPartition,
-        topic_id: Uuid | None,
-        segments: Sequence[LogSegment],
-        epochs: LeaderEpochCache,
-        producer_state: ProducerStateManager,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        on_truncated: Callable[["UnifiedLog"], None],
-        on_recovery_point: Callable[[TopicPartition, int], None],
-        trash: Trash,
-    ) -> None:
-        self._filesystem = filesystem
-        self.directory = directory
+    def __init__(self, place: LogPlace, config: Config, ports: LogPorts, content: LogContent, owner: LogOwner) -> None:
+        self.directory, self.topic_partition, self.topic_id = place.directory, place.topic_partition, place.topic_id
         self.config = config
-        self._clock = clock
-        self._background = background
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self._segments = LogSegments(segments)
-        self.epochs = epochs
-        self.producer_state = producer_state
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.high_watermark = log_start_offset
-        self.recovery_point = recovery_point
-        """Everything below is synced: after a crash it need not be checked."""
-        self._on_truncated = on_truncated
-        self._on_recovery_point = on_recovery_point
-        self._trash = trash
+        self._filesystem, self._clock = ports.filesystem, ports.clock
+        self._background, self._trash = ports.background, ports.trash
+        self._owner = owner
+        self._segments = LogSegments(content.segments)
+        self.epochs = content.epochs
+        self.producer_state = content.producer_state
+        self.log_start_offset = self.high_watermark = content.log_start_offset
+        self.log_end_offset = content.log_end_offset
+        self.recovery_point = self._synced_offset = content.recovery_point
         self.is_closed = False
         self.truncations = 0
         """How often it was truncated: what is planned for a log holds only until the next time. It is counted before
         the first file goes, for the thread in the background may look then."""
-        self.flushes = Flushes(clock)
+        self.flushes = Flushes(ports.clock)
         self._known_position: tuple[int, LogSegment, int] | None = None
-        self._synced_offset = recovery_point
         self._has_new_files = True
         self._flushed: tuple[int, int, int, int] | None = None
         self._finished: tuple[int, int, int, int] | None = None
@@ -241,7 +223,7 @@ class UnifiedLog:
         if leaves_gap or self.log_end_offset - self.recovery_point >= self.rules.flush_messages:
             self.flush()
         if leaves_gap:
-            self._on_recovery_point(self.topic_partition, self.recovery_point)
+            self._owner.on_recovery_point(self.topic_partition, self.recovery_point)
 
     # --- rolling ------------------------------------------------------------------------------------------------------
 
@@ -493,7 +475,7 @@ class UnifiedLog:
         self._known_position = None
         self.rebuild_producer_state()
         self.producer_state.on_high_watermark(self.high_watermark)
-        self._on_truncated(self)
+        self._owner.on_truncated(self)
 
     def rebuild_producer_state(self) -> None:
         """Bring the producers' state to the end of the log: from the newest snapshot that still holds, by replay."""

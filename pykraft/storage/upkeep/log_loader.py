@@ -45,7 +45,8 @@ from pykraft.storage.disk.checkpoint import DamagedFileError, read_partition_met
 from pykraft.storage.disk.filesystem import FileSystem, parent
 from pykraft.storage.disk.trash import Trash
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
-from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log import LogOwner, UnifiedLog
+from pykraft.storage.log_parts import LogContent, LogPlace, LogPorts
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import SNAPSHOT_SUFFIX, ProducerStateManager
 from pykraft.storage.segment_files import (
@@ -134,24 +135,17 @@ class LogLoader:
         end = max(start, end)
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(start)
-        log = UnifiedLog(
-            filesystem=self.filesystem,
-            directory=self.directory,
-            config=self.config,
-            clock=self.clock,
-            background=self.background,
-            topic_partition=self.topic_partition,
-            topic_id=self.topic_id,
+        content = LogContent(
             segments=segments,
             epochs=epochs,
             producer_state=producer_state,
             log_start_offset=start,
             log_end_offset=end,
             recovery_point=min(self.recovery_point, end),
-            on_truncated=self.on_truncated,
-            on_recovery_point=self.on_recovery_point,
-            trash=self.trash or Trash(self.filesystem, self.clock, self.background),
         )
+        place = LogPlace(directory=self.directory, topic_partition=self.topic_partition, topic_id=self.topic_id)
+        owner = LogOwner(self.on_truncated, self.on_recovery_point)
+        log = UnifiedLog(place, self.config, self._ports(), content, owner)
         log.producer_state.remove_strays({segment.base_offset for segment in segments})
         log.rebuild_producer_state()
         if not self.clean and syncs:
@@ -159,6 +153,10 @@ class LogLoader:
         elif self.clean and not is_new:
             log.note_finished()
         return log
+
+    def _ports(self) -> LogPorts:
+        trash = self.trash or Trash(self.filesystem, self.clock, self.background)
+        return LogPorts(filesystem=self.filesystem, clock=self.clock, background=self.background, trash=trash)
 
     def _read_epochs(self) -> LeaderEpochCache:
         """The leader epochs. If they fit the snapshot, it is the recovery point. If they contradict it, or do not reach
