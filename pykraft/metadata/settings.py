@@ -157,14 +157,20 @@ def describe_topic(own: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
 def settings_of_new_topic(own: Mapping[str, str], layers: NodeLayers) -> list[tuple[str, str, ConfigSource]]:
     """(name, value, source) of all settings of a topic. Here every name of a broker's counts, as in Apache Kafka."""
     values = topic_config(own, layers).as_dict()
+    places = [*zip(layers, _SOURCES, strict=False)]
     found = []
-    for name, key in sorted(LOG_CONFIG.keys.items()):
+    for name, named in _BROKERS_NAMES.items():
         if name in own or not name.startswith(INTERNAL_PREFIX):
-            named = [synonym.name for synonym in broker_names(key)]
-            said = [source for layer, source in zip(layers, _SOURCES, strict=False) if any(n in layer for n in named)]
+            said = [source for layer, source in places if not named.isdisjoint(layer)]
             source = ConfigSource.TOPIC if name in own else said[0] if said else ConfigSource.DEFAULT
             found.append((name, as_text(values[name]), source))
     return found
+
+
+_BROKERS_NAMES = {
+    name: frozenset(synonym.name for synonym in broker_names(key)) for name, key in sorted(LOG_CONFIG.keys.items())
+}
+"""Under which names a broker has the default of each setting of a topic."""
 
 
 def _places_of_topic(key: Key[Any], value: str, own: Mapping[str, str], layers: NodeLayers) -> Iterator[Place]:

@@ -14,7 +14,7 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
         if q > size: raise too_short('name', n, size - p)
         if n > 32767: raise too_long('name', 32767)
         m.name = str(b[p:q], 'utf-8', 'replace'); p = q
-        m.feature_level, = fixed_9(b, p); p += 2
+        m.feature_level, = fixed_11(b, p); p += 2
         count = b[p]; p += 1
         if count > 127: count, p = uvarint(b, p - 1)
         e[0] -= count
@@ -40,6 +40,7 @@ the message, w writes one part, n a count or length, o where that begins, q wher
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from pykraft.common.types import Uuid
@@ -182,14 +183,17 @@ def _fields(structure: Any, version: int) -> tuple[list[Field], list[Field]]:
     return [f for f in present if f.tag is None], tagged
 
 
-def has_loops(structure: Any, version: int) -> bool:
+def _has_loops(structure: Any, version: int) -> bool:
     """Whether structures of this version have arrays that are written element by element, themselves or in a part."""
     plain, tagged = _fields(structure, version)
     return any(
         (f.wire.array and not isinstance(f.wire.element, Fixed))
-        or (isinstance(f.wire.element, type) and has_loops(f.wire.element, version))
+        or (isinstance(f.wire.element, type) and _has_loops(f.wire.element, version))
         for f in (*plain, *tagged)
     )
+
+
+has_loops: Callable[[Any, int], bool] = cache(_has_loops)
 
 
 def _is_fixed(wire: Wire) -> bool:

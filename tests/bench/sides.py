@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
 from confluent_kafka import Producer
 
 from pykraft import Admin, Cluster, KafkaError, NewTopic
+from pykraft.client.administration.admin import PartitionDescription
 from tests.bench.rows import NOT_AT_HAND
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
@@ -97,20 +98,31 @@ def fresh_topic(side: Side, partitions: int = 1, replicas: int = 1, **configs: s
 
 def is_whole(admin: Admin, topic: str, replicas: int) -> bool:
     """Every partition has its leader, and all its replicas are in sync."""
+    partitions = _partitions_of(admin, topic)
+    return bool(partitions) and all(each.leader > 0 and len(each.isr) == replicas for each in partitions)
+
+
+def _partitions_of(admin: Admin, topic: str) -> Sequence[PartitionDescription]:
+    """None while the broker that happens to be asked has not heard of the topic."""
     try:
-        partitions = admin.describe_topics([topic])[topic].partitions
+        return admin.describe_topics([topic])[topic].partitions
     except KafkaError:
-        return False  # not every node has heard of it yet
-    return all(len(partition.isr) == replicas and partition.leader > 0 for partition in partitions)
+        return ()
 
 
 def leaders(side: Side, topic: str) -> list[str]:
     """host:port:partition of each partition's leader, once each of them takes records: a broker hears from the
     controller what it leads, and not all hear it at once. Each partition then holds a record."""
     with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
-        wait_until(lambda: topic in admin.list_topics(), f"{topic} is known to the broker that is asked")
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in admin.describe_cluster().brokers}
-        partitions = admin.describe_topics()[topic].partitions
+        partitions: list[PartitionDescription] = []
+
+        def are_led() -> bool:
+            # Each question may go to another broker: what one of them knows, the next may not know yet.
+            partitions[:] = _partitions_of(admin, topic)
+            return bool(partitions) and all(each.leader in brokers for each in partitions)
+
+        wait_until(are_led, f"{topic} is known to a broker, and led")
     producer = Producer({"bootstrap.servers": side.bootstrap_servers, "log_level": 0})
     for partition in partitions:
         producer.produce(topic, b"first", partition=partition.partition)

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from pykraft.course.authoring.module_map import BRANCHES, SPINE
 from tests.harness.request_paths import COMPARED, RequestPath, Step, committed, table, trace, verdict
 
 
@@ -35,6 +36,18 @@ def test_each_path_leads_from_the_frame_over_the_node_to_the_answer(paths: dict[
         sent = places.index("transport/server_connection.py ServerConnection.send_response")
         waited = len(places) - places[::-1].index("broker/node.py Node.poll")
         assert handled < sent and handled < waited, path.name
+
+
+def test_the_map_lists_what_each_request_enters_and_none_before_it_in_the_order_of_the_trace(
+    paths: dict[str, RequestPath],
+) -> None:
+    ways = (*SPINE, *BRANCHES)
+    assert [way.request for way in ways] == list(paths)
+    entered: set[str] = set()
+    for way in ways:
+        files = dict.fromkeys(step.file for step in paths[way.request].steps if step.file is not None)
+        assert way.modules == [file for file in files if file not in entered], way.request
+        entered |= files.keys()
 
 
 def test_a_path_is_the_same_when_it_is_traced_again(paths: dict[str, RequestPath]) -> None:

@@ -185,30 +185,35 @@ class ConfigDef:
         for key in keys:
             assert key.name not in self.keys, f"{key.name} is defined twice"
             self.keys[key.name] = key
-        self._known = set(self.keys) | {s.name for key in self.keys.values() for s in key.synonyms}
+        self._defaults = {name: key.default for name, key in self.keys.items()}
+        self._keys_of: dict[str, list[Key[Any]]] = {}
+        """By each name that may be in a layer."""
+        for key in self.keys.values():
+            for name in (key.name, *(synonym.name for synonym in key.synonyms)):
+                self._keys_of.setdefault(name, []).append(key)
 
     def unknown(self, layer: Mapping[str, str]) -> list[str]:
         """The names in this layer that no key has, sorted."""
-        return sorted(set(layer) - self._known)
+        return sorted(set(layer) - self._keys_of.keys())
 
     def resolve(self, *layers: Mapping[str, str]) -> "Config":
         """The settings that hold when these layers lie on top of each other, strongest first."""
-        values: dict[str, Any] = {}
-        layers = tuple(filter(None, layers))  # one that is empty is not asked for each key
+        values = self._defaults.copy()
+        # Layers say little: only what they name is looked for.
+        named = {key for layer in layers for name in layer for key in self._keys_of.get(name, ())}
         for key in self.keys.values():
-            found = _said_of(key, layers) if layers else None
-            if found is None and key.required:
+            if key in named:
+                values[key.name] = _said_of(key, layers)
+            elif key.required:
                 raise ConfigError(f"{key.name} is not set, but must be: {key.meaning}")
-            values[key.name] = key.default if found is None else found[0]
         return Config(values)
 
 
-def _said_of(key: Key[Any], layers: Sequence[Mapping[str, str]]) -> tuple[Any] | None:
-    """The value that the strongest layer with this key gives it, in a tuple: it may itself be None or empty. None if no
-    layer has the key."""
+def _said_of(key: Key[Any], layers: Sequence[Mapping[str, str]]) -> Any:
+    """The value that the strongest layer with this key gives it."""
     for layer in layers:
         if key.name in layer:
-            return (key.read(layer[key.name]),)
+            return key.read(layer[key.name])
         for synonym in key.synonyms:
             if synonym.name in layer:
                 value = key.read(layer[synonym.name], synonym.name)
@@ -216,8 +221,8 @@ def _said_of(key: Key[Any], layers: Sequence[Mapping[str, str]]) -> tuple[Any] |
                     if value > LARGEST["int"]:
                         raise ConfigError(f"{synonym.name} is {value}, but must be at most {LARGEST['int']}")
                     value = value * synonym.scale if value >= 0 else value  # -1 means "no limit" in every unit
-                return (value,)
-    return None
+                return value
+    raise AssertionError(f"no layer names {key.name}")
 
 
 class Config:
