@@ -242,7 +242,7 @@ def a_session_that_forgets_a_changed_partition() -> None:
 def a_session_evicted_while_in_use() -> None:
     """The partitions of a session make room for another one's, and its reader does not hear of it."""
 
-    def make_room(self: FetchSessionCache, is_follower: bool, size: int) -> bool:
+    def make_room(self: FetchSessionCache, is_follower: bool, size: int, now: int) -> bool:
         if not self._has_room(size) and self._sessions:
             evicted = next(iter(self._sessions.values()))
             evicted.partitions.clear()
