@@ -29,8 +29,6 @@ class AppendInfo:
     log_append_time_ms: int
     """-1 if the timestamps are the producer's; of a repeated batch its largest timestamp."""
     log_start_offset: int
-    is_committed: bool = False
-    """Whether the high watermark has passed the batch already, as where one replica is all there are."""
 
 
 class FetchData(NamedTuple):

@@ -95,6 +95,12 @@ def test_an_unsigned_varint_has_seven_bits_a_byte_the_least_significant_first(nu
     assert encode_unsigned_varint(number) == bytes([*digits, rest])
 
 
+@pytest.mark.parametrize("length", [126, 127, 4094, 4095, 4096])
+def test_a_length_that_encoders_look_up_has_the_bytes_of_one_that_they_work_out(length: int) -> None:
+    written = one_field(string)(value="a" * length).to_bytes(1)
+    assert written == encode_unsigned_varint(length + 1) + b"a" * length + b"\0"
+
+
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=3))
 def test_an_unsigned_varint_is_read_as_it_was_written(number: int, rest: bytes) -> None:
     encoded = encode_unsigned_varint(number)

@@ -104,12 +104,17 @@ class DelayedProduce(_Delayed[ProduceResult]):
     """A produce with acks=all: complete when each of its batches is replicated, or cannot be any more."""
 
     def _decide(self, result: ProduceResult) -> None:
-        assert result.info is not None, "a batch that waits for its replication is in the log"
-        partition = self._replicas.partitions.get(result.topic_partition)
-        if partition is None or partition.key.topic_id != result.topic_id:
-            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        else:
-            result.error = partition.replicated_up_to(result.info.last_offset + 1)
+        decide(self._replicas, result)
+
+
+def decide(replicas: ReplicaManager, result: ProduceResult) -> None:
+    """Set the error of a batch that is in the log: NONE if enough replicas have it, None if it has to wait for them."""
+    assert result.info is not None, "a batch that waits for its replication is in the log"
+    partition = replicas.partitions.get(result.topic_partition)
+    if partition is None or partition.key.topic_id != result.topic_id:
+        result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    else:
+        result.error = partition.replicated_up_to(result.info.last_offset + 1)
 
 
 class DelayedDeleteRecords(_Delayed[DeleteResult]):

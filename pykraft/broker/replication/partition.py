@@ -223,7 +223,6 @@ class Partition:
         `check_may_append` first, in the same step."""
         info = self.log.append_validated(batch, self.leader_epoch, origin, check)
         self.advance_high_watermark(now)
-        info.is_committed = info.last_offset < self.log.high_watermark
         return info
 
     def append_as_follower(self, data: memoryview, leader_high_watermark: int, leader_log_start: int = UNKNOWN) -> int:

@@ -161,6 +161,22 @@ def test_a_piece_has_about_max_bytes_but_at_least_one_batch_if_asked(
     assert len(bytes_of(found.region(piece))) == size
 
 
+@pytest.mark.parametrize("offset", [BASE + 18, BASE + 19])
+def test_the_newest_batch_is_found_without_a_look_into_the_file(offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = filled()
+    monkeypatch.setattr(FileRecords, "_scan", None)
+    assert found.read(offset, 1000, found.size, at_least_one=True) == (9 * SIZE, SIZE, False)
+
+
+def test_a_newest_batch_that_was_truncated_is_not_there() -> None:
+    found = filled()
+    found.truncate_to(BASE + 18)
+    assert found.read(BASE + 18, 1000, found.size, at_least_one=True) is None
+    put(found, batch(1))
+    assert found.read(BASE + 18, 1000, found.size, at_least_one=True) == (9 * SIZE, found.size - 9 * SIZE, False)
+    assert found.read(BASE + 19, 1000, found.size, at_least_one=True) is None
+
+
 def test_a_piece_ends_where_the_reader_must_stop() -> None:
     found = filled()
     piece = found.read(BASE + 4, 1000, 3 * SIZE, at_least_one=True)

@@ -15,7 +15,7 @@ Follows kafka.server.KafkaApis.handleProduceRequest.
 from functools import partial
 
 from pykraft.broker.coordination.transaction_verification import TransactionVerification, Verified
-from pykraft.broker.replication.delayed import DelayedProduce
+from pykraft.broker.replication.delayed import DelayedProduce, decide
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
@@ -132,20 +132,24 @@ class ProduceApis:
         except KafkaError as error:
             return not_appended(self._replicas, produced, budget, error)
         if isinstance(info, AppendInfo):
-            produced.info = info
-            produced.error = None if needs_all and not info.is_committed else ErrorCode.NONE
-            return produced
+            return self._in_log(produced, info, needs_all)
         return self._append_in_steps(info, produced, budget, needs_all)
+
+    def _in_log(self, produced: ProducedBatch, info: AppendInfo, needs_all: bool) -> ProducedBatch:
+        """The batch is in the log. With acks=all it counts once enough replicas have it, which one may do at once."""
+        produced.info, produced.error = info, ErrorCode.NONE
+        if needs_all:
+            decide(self._replicas, produced)
+        return produced
 
     def _append_in_steps(
         self, steps: Steps[AppendInfo], produced: ProducedBatch, budget: UnpackBudget, needs_all: bool
     ) -> Steps[ProducedBatch]:
         try:
-            produced.info = info = yield from steps
+            info = yield from steps
         except KafkaError as error:
             return not_appended(self._replicas, produced, budget, error)
-        produced.error = None if needs_all and not info.is_committed else ErrorCode.NONE
-        return produced
+        return self._in_log(produced, info, needs_all)
 
     def _appended(
         self, request: ProduceRequest, context: RequestContext, batches: list[ProducedBatch], now: int

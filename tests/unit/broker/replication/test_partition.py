@@ -200,6 +200,14 @@ def test_a_topic_demands_no_more_than_it_has_replicas() -> None:
     assert led.log.high_watermark == 1
 
 
+def test_with_the_replicas_that_a_reassignment_removes_the_demand_falls_though_the_isr_was_known_before() -> None:
+    led = partition(min_isr=2, isr=(1, 2), replicas=(1, 2))
+    led.accept_isr(frozenset({1}), 2, 0)
+    assert led.is_under_min_isr
+    led.update(registration(isr=(1,), change=2, replicas=(1,)), image(), 0)
+    assert not led.is_under_min_isr
+
+
 def test_a_follower_appends_nothing_of_a_producer() -> None:
     follower = partition(leader=2)
     with pytest.raises(KafkaError) as refused:
