@@ -112,6 +112,11 @@ def test_an_unsigned_varint_of_six_bytes_is_refused() -> None:
         decode_unsigned_varint(memoryview(b"\x80" * 5 + b"\0"), 0)
 
 
+def test_a_uuid_that_is_cut_off_is_named() -> None:
+    with pytest.raises(ProtocolError, match="value claims 16 bytes or elements, 15 bytes are left"):
+        one_field(uuid).decode(bytes(15), 0)
+
+
 def test_any_byte_but_0_is_true() -> None:
     assert one_field(boolean).decode(b"\x02", 0).value is True
 

@@ -33,19 +33,14 @@ class Parked:
     def __init__(self, min_bytes: int, fetches: int = FETCHES, partitions: int = PARTITIONS) -> None:
         self.node = LoneNode()
         self.topic_id = self.create("t", partitions)
+        self.partitions = partitions
+        self.answers = [self.fetch(min_bytes) for _ in range(fetches)]
+
+    def fetch(self, min_bytes: int) -> Promise[Any]:
         topic = FetchRequest.Topic
-        parts = [topic.Partition(partition=n, partition_max_bytes=1 << 20) for n in range(partitions)]
-        self.answers = [
-            self.node.handle(
-                FetchRequest(
-                    max_wait_ms=1000,
-                    min_bytes=min_bytes,
-                    max_bytes=1 << 20,
-                    topics=[topic(topic_id=self.topic_id, partitions=parts)],
-                )
-            )
-            for _ in range(fetches)
-        ]
+        parts = [topic.Partition(partition=n, partition_max_bytes=1 << 20) for n in range(self.partitions)]
+        topics = [topic(topic_id=self.topic_id, partitions=parts)]
+        return self.node.handle(FetchRequest(max_wait_ms=1000, min_bytes=min_bytes, max_bytes=1 << 20, topics=topics))
 
     def create(self, name: str, partitions: int) -> Uuid:
         topic = new_topic(name, assignment={number: [1] for number in range(partitions)})
@@ -107,6 +102,16 @@ def test_the_bytes_of_all_partitions_count_together() -> None:
             8: len(RECORDS),
             39: len(RECORDS),
         }
+
+
+def test_a_fetch_that_finds_less_than_it_wants_waits_for_the_rest() -> None:
+    parked = Parked(min_bytes=1, fetches=0, partitions=3)
+    parked.produce(1)
+    waiting, content = parked.fetch(2 * len(RECORDS)), parked.fetch(1)
+    assert content.kept and not waiting.kept
+    parked.produce(2)
+    parked.node.run()
+    assert waiting.kept
 
 
 def test_a_partition_that_goes_is_news_for_a_fetch_that_waits_for_others_too() -> None:
