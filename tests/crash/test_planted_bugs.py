@@ -25,7 +25,7 @@ from pykraft.storage.disk.filesystem import Data, FileSystem
 from pykraft.storage.file_records import FileRecords
 from pykraft.storage.index import OffsetIndex, TimeIndex
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
-from pykraft.storage.log import UnifiedLog
+from pykraft.storage.log import LogOwner, UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.log_segments import LogSegments
 from pykraft.storage.producer_state import BatchMetadata, ProducerEntry, ProducerStateManager, ProducerUpdate
@@ -311,10 +311,7 @@ def accepts_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leaves_gaps_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner of the log does not learn that all before a gap is on the disk."""
-    original = UnifiedLog.__init__
-    monkeypatch.setattr(
-        UnifiedLog, "__init__", lambda log, **given: original(log, **{**given, "on_recovery_point": ignore})
-    )
+    monkeypatch.setattr(log_loader, "LogOwner", lambda on_truncated, _: LogOwner(on_truncated, ignore))
 
 
 def unsynced_truncation(segment: LogSegment, size: int) -> None:
