@@ -56,7 +56,7 @@ from pykraft.storage.verification_state import NO_CHECK, AppendCheck, Verificati
 
 
 class LogOwner(NamedTuple):
-    """What the owner of a log hears of it: there are checkpoints of all its logs."""
+    """What the owner of a log hears of it. The owner keeps checkpoints of all its logs."""
 
     on_truncated: Callable[["UnifiedLog"], None]
     """Called when the log was truncated, before anything is appended again."""

@@ -103,7 +103,7 @@ def is_whole(admin: Admin, topic: str, replicas: int) -> bool:
 
 
 def _partitions_of(admin: Admin, topic: str) -> Sequence[PartitionDescription]:
-    """None while the broker that happens to be asked has not heard of the topic."""
+    """Empty while the broker that happens to be asked has not heard of the topic."""
     try:
         return admin.describe_topics([topic])[topic].partitions
     except KafkaError:

@@ -163,8 +163,8 @@ class FetchApis:
         return self._read(asking, places, now + wait_ms, False)
 
     def _has_records(self, params: FetchParams, places: Sequence[FetchPlace]) -> bool:
-        """Whether a partition has what any reader waits for. Then the read itself may judge the rest, and tell of
-        errors: `DelayedFetch` would say so, too, but look twice at what is read anyhow."""
+        """Whether some partition has records for the reader. Then the fetch does not wait, whatever the others have: the
+        read finds their errors and their news."""
         if params.min_bytes > 1:
             return False
         for place in places:
