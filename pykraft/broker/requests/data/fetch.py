@@ -163,7 +163,7 @@ class FetchApis:
         return self._read(asking, places, now + wait_ms, False)
 
     def _has_records(self, params: FetchParams, places: Sequence[FetchPlace]) -> bool:
-        """Whether some partition has records for the reader. Then the fetch does not wait, whatever the others have: the
+        """Whether some partition has records for the reader. Then the fetch does not wait, whatever others have: the
         read finds their errors and their news."""
         if params.min_bytes > 1:
             return False
