@@ -14,7 +14,7 @@ the decoder that it writes for version 0 of ``FeatureLevelRecord``, a name and a
         if q > size: raise too_short('name', n, size - p)
         if n > 32767: raise too_long('name', 32767)
         m.name = str(b[p:q], 'utf-8', 'replace'); p = q
-        m.feature_level, = fixed_11(b, p); p += 2
+        m.feature_level, = fixed_10(b, p); p += 2
         count = b[p]; p += 1
         if count > 127: count, p = uvarint(b, p - 1)
         e[0] -= count
