@@ -12,7 +12,7 @@ Follows kafka.server.BrokerServer, org.apache.kafka.coordinator.group.GroupCoord
 kafka.coordinator.group.CoordinatorPartitionWriter.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from pykraft.broker.coordination.group_topics import ImageTopics, topic_changes
 from pykraft.broker.coordination.transaction_verification import Transaction, TransactionVerification, Verified
 from pykraft.broker.replication.replica_manager import ReplicaManager
-from pykraft.common.core import FOREVER, Clock, Promise
+from pykraft.common.core import FOREVER, Clock, Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.rooms import Room
@@ -68,6 +68,10 @@ _NOT_READY = (
 )
 """With these the group coordinator refuses a marker for now. The sender of markers expects a leader's errors."""
 Plan = Callable[[GroupShard], CoordinatorResult[Any]]
+_GROUPS_A_TURN = 100
+"""About so many groups hear of changed topics in one turn."""
+DeletedTopics = Mapping[str, Collection[Uuid]]
+"""The ids of deleted topics, by name."""
 Look = Callable[[GroupShard, GroupShard], Any]
 """Finds something in what is committed; the second shard is the newest state."""
 
@@ -229,7 +233,7 @@ class GroupCoordinator:
         self.room = Room("groups")
         self._is_stale = False
         """Which partitions are led here may have changed."""
-        self._deleted: dict[int, dict[str, set[Uuid]]] = {}
+        self._deleted: dict[int, list[DeletedTopics]] = {}
         """By partition whose shard is being loaded: topics that were deleted meanwhile. What the load finds of them was
         committed before, even if there is a new topic of that name by now."""
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -266,25 +270,36 @@ class GroupCoordinator:
 
     # --- the metadata and the clock -----------------------------------------------------------------------------------
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> None:
-        """The cluster has changed; the replicas know it already."""
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> Steps[None]:
+        """The cluster has changed; the replicas know it already. Pauses after a part of a shard: of thousands of
+        deleted topics every group may have offsets. Until the last step no other change is published, so a topic of
+        the same name cannot be there yet."""
         self._topics.image = image
         self._is_stale = True
         self.room.mark("metadata")
-        deleted = {(topic.name, topic_id) for topic_id, topic in delta.removed_topics.items()}
-        if any(name == GROUP_TOPIC for name, _ in deleted):  # the next one has other groups, and epochs from 0 on
+        deleted: dict[str, set[Uuid]] = {}
+        for topic_id, topic in delta.removed_topics.items():
+            deleted.setdefault(topic.name, set()).add(topic_id)
+        if GROUP_TOPIC in deleted:  # the next one has other groups, and epochs from 0 on
             for partition in self.runtime.partitions:
                 self.runtime.resign(partition)
-        if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
-            for partition in self.runtime.partitions:
-                by_name = self._deleted.setdefault(partition, {})
-                for name, topic_id in deleted:
-                    by_name.setdefault(name, set()).add(topic_id)
-            self._forget_deleted(now)
+        if deleted:
+            yield from self._forget_topics(deleted)
         created, changed = topic_changes(delta, image)
         if created or changed:
-            for partition in self.runtime.active_partitions():
-                self.runtime.active(partition).consumer.on_metadata_changed(created, changed)
+            yield from self._tell_groups(created, changed)
+
+    def _tell_groups(self, created: Collection[str], changed: Collection[str]) -> Steps[None]:
+        """Let the groups that subscribe to these topics look at them."""
+        told = 0
+        for partition in self.runtime.active_partitions():
+            if told >= _GROUPS_A_TURN:
+                told = 0
+                yield
+            shard = self._shard(partition)
+            if shard is not None:
+                shard.consumer.on_metadata_changed(created, changed)
+                told += len(shard.groups)
 
     def _on_news(self, partition: int) -> None:
         """Something has happened to a partition of the internal topic: its log may be made by now."""
@@ -292,12 +307,44 @@ class GroupCoordinator:
         if self._is_stale:
             self.room.mark("log made")
 
+    def _forget_topics(self, topics: DeletedTopics) -> Steps[None]:
+        """Forget the offsets of deleted topics. If this broker dies before, they stay, as in Kafka
+        (GroupCoordinatorService.handleTopicsDeletion): a load does not ask which topics there are."""
+        active = self.runtime.active_partitions()
+        for partition in set(self.runtime.partitions) - set(active):
+            self._deleted.setdefault(partition, []).append(topics)
+        for partition in active:
+            yield from self._forget_in(partition, topics)
+
+    def _forget_in(self, partition: int, topics: DeletedTopics) -> Steps[None]:
+        """The same in one shard, some groups at a time. If the shard is loaded again meanwhile, what is left waits."""
+        shard = self._shard(partition)
+        for groups in shard.groups_in_turns() if shard is not None else ():
+            if self._shard(partition) is not shard:
+                shard = None
+                break
+            forget = partial(GroupShard.forget_topics, topics=topics, groups=groups)
+            self.runtime.write(partition, forget, self._trace.now)
+            yield
+        if shard is None and partition in self.runtime.partitions:
+            self._deleted.setdefault(partition, []).append(topics)
+
+    def _shard(self, partition: int) -> GroupShard | None:
+        """The shard of this partition, if it is here and can be asked."""
+        try:
+            return self.runtime.active(partition)
+        except KafkaError:
+            return None
+
     def _forget_deleted(self, now: int) -> None:
-        """Forget the offsets of deleted topics in the shards that are loaded by now. If this broker dies before, they
-        stay, as in Kafka (GroupCoordinatorService.handleTopicsDeletion): a load does not ask which topics there are."""
+        """Forget in the shards that are loaded by now what was deleted while they were not: at once, before a client
+        commits offsets of a new topic by that name."""
         active = self.runtime.active_partitions()
         for partition in [each for each in sorted(self._deleted) if each in active]:
-            topics = self._deleted.pop(partition)
+            topics: dict[str, set[Uuid]] = {}
+            for deleted in self._deleted.pop(partition):
+                for name, topic_ids in deleted.items():
+                    topics.setdefault(name, set()).update(topic_ids)
             self.runtime.write(partition, partial(GroupShard.forget_topics, topics=topics), now)
 
     def poll(self, now: int) -> int:

@@ -11,7 +11,7 @@ partitions) needs no group. One is made for it all the same, a *simple* group: c
 Follows org.apache.kafka.coordinator.group.{GroupCoordinatorShard,OffsetMetadataManager}.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -341,11 +341,29 @@ class GroupShard:
         records = offset_records.tombstones(request.group_id, forgotten)
         return CoordinatorResult(OffsetDeleteResponse(topics=topics), records)
 
-    def forget_topics(self, topics: Mapping[str, Collection[Uuid]]) -> CoordinatorResult[None]:
-        """Topics of these names and ids were deleted: their offsets are of no use. An offset that was committed by name
-        is taken for one of theirs."""
+    def groups_in_turns(self) -> Iterator[Sequence[str]]:
+        """The groups that have offsets now, as many at a time as are looked at in one turn."""
+        left: Sequence[str] = self.offsets.groups()
+        while left:
+            some = self._groups_of_a_turn(left)
+            yield left[:some]
+            left = left[some:]
+
+    def _groups_of_a_turn(self, groups: Sequence[str]) -> int:
+        """How many of these groups have about as many offsets as are looked at in one turn: the first ones."""
+        some, size = 0, 0
+        while some < len(groups) and size < _OFFSETS_A_TURN:
+            size += 1 + len(self.offsets.of(groups[some]))
+            some += 1
+        return some
+
+    def forget_topics(
+        self, topics: Mapping[str, Collection[Uuid]], groups: Sequence[str] | None = None
+    ) -> CoordinatorResult[None]:
+        """Topics of these names and ids were deleted: their offsets, in these groups or in all, are of no use. An
+        offset that was committed by name is taken for one of theirs."""
         records = []
-        for group_id in self.offsets.groups():
+        for group_id in self.offsets.groups() if groups is None else groups:
             places = [
                 place
                 for place in self.offsets.places_of(group_id)
@@ -364,10 +382,7 @@ class GroupShard:
 
         def expire(now: int) -> CoordinatorResult[None]:
             groups = left or sorted(self.groups)
-            some, size = 0, 0
-            while some < len(groups) and size < _OFFSETS_A_TURN:
-                size += 1 + len(self.offsets.of(groups[some]))
-                some += 1
+            some = self._groups_of_a_turn(groups)
             result = self.expire_offsets(groups[:some])
             self._schedule_expiry(groups[some:])
             return result

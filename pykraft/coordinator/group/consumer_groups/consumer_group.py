@@ -15,7 +15,7 @@ Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -170,6 +170,11 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions or any(
             topic in resolved.topics for resolved in self.resolved_patterns.values()
+        )
+
+    def is_subscribed_to_any(self, topics: Set[str]) -> bool:
+        return self.subscriptions.has_any(topics) or any(
+            not topics.isdisjoint(resolved.topics) for resolved in self.resolved_patterns.values()
         )
 
     def preferred_assignor(

@@ -18,7 +18,7 @@ Follows org.apache.kafka.coordinator.group.GroupMetadataManager.{consumerGroupHe
 consumerGroupFenceMembers}.
 """
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -439,16 +439,15 @@ class ConsumerGroupManager:
                 self.sessions.start(group_id, member.member_id)
                 self.sessions.watch_rebalance(group_id, member)
 
-    def on_metadata_changed(self, created: Iterable[str] = (), changed: Iterable[str] = ()) -> None:
+    def on_metadata_changed(self, created: Collection[str] = (), changed: Collection[str] = ()) -> None:
         """Topics of these names were created, or changed (partitions, racks) or deleted. Their groups check them at
         their next heartbeat."""
-        created = sorted(created)
         if created:
             self._patterns.on_topics_created()
-        names = sorted({*created, *changed})
+        names = {*created, *changed} if self._groups else set()
         for group_id in sorted(self._groups):
             group = self.find(group_id)
-            if group is not None and any(group.is_subscribed_to(name) for name in names):
+            if group is not None and group.is_subscribed_to_any(names):
                 group.metadata_refresh_deadline_ms = None
 
 

@@ -17,7 +17,7 @@ Follows org.apache.kafka.coordinator.group.modern.ModernGroup.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from pykraft.common.types import Uuid
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import ConsumerGroupMember
@@ -85,6 +85,10 @@ class Subscriptions:
     def __contains__(self, name: str) -> bool:
         """Whether a member names this topic."""
         return name in self._names
+
+    def has_any(self, names: Set[str]) -> bool:
+        """Whether a member names one of these topics. Looks at the fewer: these names, or those of the members."""
+        return not self._names.keys().isdisjoint(names)
 
     def names_with(self, without: Members = (), plus: Members = ()) -> set[str]:
         """The names that members subscribe to; how it would be with other members."""

@@ -183,7 +183,7 @@ def test_offsets_of_a_topic_that_is_deleted_while_their_shard_loads_are_forgotte
     delta.replay(RemoveTopicRecord(topic_id=node.topic))
     image = delta.apply(before.provenance)
     assert groups.runtime.is_loading
-    groups.apply(delta, image, lone.now)
+    finish(groups.apply(delta, image, lone.now))
     lone.run(100)
     assert groups.runtime.active(0).offsets.of("g") == {}
     assert node.log(GROUPS).log_end_offset == 2, "a tombstone: the next coordinator finds nothing, either"
