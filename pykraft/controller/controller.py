@@ -369,14 +369,16 @@ class QuorumController:
             if isinstance(record, BrokerRegistrationChangeRecord):
                 changes.append(record)
             yield
+        write = yield from self._raft.encoded(self._epoch, values)
+        yield from delta.settle()
         if first_offset not in (None, self._raft.next_append_offset):
             return False
-        last_offset = self._raft.append(self._epoch, values, self.now)
+        last_offset = self._raft.append(self._epoch, write, self.now)
         self._image = delta.apply(OffsetAndEpoch(last_offset, self._epoch))
-        self._replication.index.follow(delta, self._image)
+        self._last_append = self.now
         for change in changes:
             self._trace("broker_change", broker=change.broker_id, fenced=change.fenced)
-        self._last_append = self.now
+        yield from self._replication.index.follow(delta, self._image)
         return True
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pykraft.common.core import Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
 from pykraft.metadata.image import (
@@ -57,6 +58,9 @@ from pykraft.protocol.messages.records import (
     ZkMigrationStateRecord,
 )
 
+_TOPICS_AT_ONCE = 100
+"""A topic takes two microseconds."""
+
 
 class MetadataDelta:
     """Changes to an image. `touched_...` name what was replayed about."""
@@ -99,13 +103,18 @@ class MetadataDelta:
         except KeyError as error:
             raise ProtocolError(f"a {type(record).__name__} is about {error}, which is not there") from error
 
+    def settle(self) -> Steps[None]:
+        """Make the topics of the next image from what was replayed, with pauses: `apply` has little left to do then."""
+        topics = self._mapping("topics") if self._open_topics else {}
+        for count, (topic_id, partitions) in enumerate(self._open_topics.items(), 1):
+            if topic_id in topics and topics[topic_id].partitions is not partitions:
+                topics[topic_id] = replace(topics[topic_id], partitions=partitions)
+            if not count % _TOPICS_AT_ONCE:
+                yield
+
     def apply(self, provenance: OffsetAndEpoch) -> MetadataImage:
         """The image after the changes, as of this offset."""
-        if self._open_topics:
-            topics = self._mapping("topics")
-            for topic_id, partitions in self._open_topics.items():
-                if topic_id in topics:
-                    topics[topic_id] = replace(topics[topic_id], partitions=partitions)
+        finish(self.settle())
         return replace(self.image, provenance=provenance, **self._changed)
 
     def _mapping(self, name: str) -> dict[Any, Any]:

@@ -55,6 +55,8 @@ class MetadataLoader:
         self._is_in_transaction = False
         self._is_replaying = False
         """Whether a part of a batch is in the delta."""
+        self._is_applying = False
+        """Whether an image is being made of the delta."""
         self._published: int | None = None
         """The offset of the image before, while the publishers take up a new one."""
         self._publishers: list[Publisher] = []
@@ -168,17 +170,22 @@ class MetadataLoader:
 
     def _update_in_steps(self) -> Steps[None]:
         """Bring the image to the last commit, unless a transaction is open, or a part of a batch is in the delta."""
-        if self._loaded != self._image.provenance and not self._is_in_transaction and not self._is_replaying:
+        is_between = self._is_in_transaction or self._is_replaying or self._is_applying
+        if self._loaded != self._image.provenance and not is_between:
             yield from self._apply()
 
     def _apply(self) -> Steps[None]:
         delta = self._delta
+        self._is_applying = True
         try:
+            yield from delta.settle()
             image = delta.apply(self._loaded)
         except Exception as error:
             self._note_load_fault(error, self._loaded.offset, "image")
             delta = MetadataDelta(self._image)  # what the change was is lost
             image = delta.apply(self._loaded)
+        finally:
+            self._is_applying = False
         before, self._image, self._delta = self._image, image, MetadataDelta(image)
         self._tell_watchers()
         try:

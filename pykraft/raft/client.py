@@ -30,7 +30,7 @@ Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here: AddRaf
 from collections.abc import Sequence
 from typing import Any
 
-from pykraft.common.core import FOREVER, Poll
+from pykraft.common.core import FOREVER, Poll, Steps
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.types import LeaderAndEpoch, Node, OffsetAndEpoch, ReplicaKey
@@ -46,6 +46,7 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft import config as keys
 from pykraft.raft import wire
+from pykraft.raft.log.accumulator import BatchAccumulator, Write
 from pykraft.raft.log.listener import Listener
 from pykraft.raft.log.snapshot_fetch import SnapshotFetch
 from pykraft.raft.log.state_machine import CommitReader
@@ -133,18 +134,27 @@ class RaftClient:
         """Whether this node leads that epoch, now."""
         return self._replica.accumulator is not None and epoch == self._quorum.epoch
 
-    def append(self, epoch: int, values: Sequence[bytes], now: int) -> int:
+    def encoded(self, epoch: int, values: Sequence[bytes]) -> Steps[Write]:
+        """These records as `append` takes them: very many are encoded with a pause after each. KafkaError as for
+        `append`."""
+        return (yield from self._accumulator(epoch).encoded(values, self._replica.clock.time_ms()))
+
+    def append(self, epoch: int, write: Write, now: int) -> int:
         """Propose records that become true together; returns the offset of the last.
 
         KafkaError(NOT_CONTROLLER) unless this node leads that epoch, KafkaError(RECORD_LIST_TOO_LARGE) if they do not
         fit into one batch. They are decided when the high watermark passes them, or never.
         """
+        accumulator = self._accumulator(epoch)
+        offset = accumulator.append(write, self._replica.clock.time_ms(), now)
+        self.room.wake_by(accumulator.deadline, "append")
+        return offset
+
+    def _accumulator(self, epoch: int) -> BatchAccumulator:
         accumulator = self._replica.accumulator
         if accumulator is None or not self.leads(epoch):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._replica.local.id} does not lead epoch {epoch}")
-        offset = accumulator.append(values, self._replica.clock.time_ms(), now)
-        self.room.wake_by(accumulator.deadline, "append")
-        return offset
+        return accumulator
 
     @property
     def append_deadline(self) -> int:

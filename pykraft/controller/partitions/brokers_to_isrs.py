@@ -10,6 +10,7 @@ ReplicationControlManager.
 
 from collections.abc import Iterator
 
+from pykraft.common.core import Steps
 from pykraft.common.types import Uuid
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -17,6 +18,10 @@ from pykraft.protocol.messages.records import NO_LEADER
 
 PartitionKey = tuple[Uuid, int]
 Found = tuple[Uuid, int, PartitionRegistration]
+Change = tuple[PartitionKey, PartitionRegistration | None, PartitionRegistration | None]
+"""A partition before and after."""
+_PARTITIONS_AT_ONCE = 100
+"""A partition takes two or three microseconds."""
 
 
 class BrokersToIsrs:
@@ -33,21 +38,22 @@ class BrokersToIsrs:
 
     # --- which image --------------------------------------------------------------------------------------------------
 
-    def follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """`delta` leads to this image."""
+    def follow(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        """`delta` leads to this image. Pauses after some partitions. If it is asked about an image meanwhile, it counts
+        again, and follows no further."""
         if delta.image is not self._image:
             return  # it was not asked about that one; it counts again when it is asked
-        for topic_id, topic in delta.removed_topics.items():
-            for number, partition in topic.partitions.items():
-                self._remove((topic_id, number), partition)
-        for topic_id in delta.touched_topics:
-            topic = image.topics[topic_id]
-            before = self._image.topics.get(topic_id)
-            for number in delta.touched_partitions(topic):
-                known = None if before is None else before.partitions.get(number)
-                if known is not None:
-                    self._remove((topic_id, number), known)
-                self._add((topic_id, number), topic.partitions[number])
+        before, between = self._image, MetadataImage()
+        self._image = between
+        for count, (key, known, partition) in enumerate(_changes(delta, before, image), 1):
+            if known is not None:
+                self._remove(key, known)
+            if partition is not None:
+                self._add(key, partition)
+            if not count % _PARTITIONS_AT_ONCE:
+                yield
+                if self._image is not between:
+                    return
         self._image = image
 
     def _turn_to(self, image: MetadataImage) -> None:
@@ -95,3 +101,15 @@ class BrokersToIsrs:
     def _found(image: MetadataImage, keys: set[PartitionKey]) -> Iterator[Found]:
         for topic_id, number in sorted(keys):
             yield topic_id, number, image.topics[topic_id].partitions[number]
+
+
+def _changes(delta: MetadataDelta, before: MetadataImage, after: MetadataImage) -> Iterator[Change]:
+    """Which partitions the delta is about: as they were, and as they are."""
+    for topic_id, topic in delta.removed_topics.items():
+        for number, partition in topic.partitions.items():
+            yield (topic_id, number), partition, None
+    for topic_id in delta.touched_topics:
+        topic = after.topics[topic_id]
+        known = before.topics.get(topic_id)
+        for number in delta.touched_partitions(topic):
+            yield (topic_id, number), None if known is None else known.partitions.get(number), topic.partitions[number]

@@ -10,12 +10,21 @@ import pytest
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
-from pykraft.controller.partitions import replication_control
+from pykraft.controller.partitions import brokers_to_isrs, replication_control
 from pykraft.controller.partitions.brokers_to_isrs import BrokersToIsrs
+from pykraft.metadata import delta
+from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
 from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
-from pykraft.protocol.messages.records import RegisterBrokerRecord
+from pykraft.protocol.messages.records import (
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from pykraft.raft.log import accumulator
+from pykraft.records.builder import RecordBatchBuilder
 from pykraft.sim.world.slices import SeededSlice
 from tests.harness.controllers import SESSION_MS, ControllerScript, make, new_topic, registration
 from tests.harness.quorum import directory_id
@@ -51,6 +60,42 @@ def test_a_large_change_goes_in_slices_and_no_image_has_a_part_of_it() -> None:
     assert len(script.image.topics) == 1
     assert script.answered(promise).topics[0].error_code == 0
     assert len(script.image.topics[script.image.topic_ids["t"]].partitions) == MANY
+
+
+def test_what_is_planned_is_encoded_settled_and_indexed_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three thousand topics are a tenth of a second, if they go into the log and the newest image in one step."""
+    monkeypatch.setattr(accumulator, "MANY_RECORDS", MANY // 2)
+    monkeypatch.setattr(delta, "_TOPICS_AT_ONCE", 3)
+    monkeypatch.setattr(brokers_to_isrs, "_PARTITIONS_AT_ONCE", 3)
+    counts: dict[str, int] = {}
+    for kind, name in ((RecordBatchBuilder, "append"), (BrokersToIsrs, "_add"), (delta, "replace")):
+        _count(monkeypatch, kind, name, counts)
+    script = sliced(3)
+    script.bring_up(1, 2)
+    script.raft.poll(script.now)
+    topics = [new_topic(f"t{number}", assignment={0: [1, 2]}) for number in range(MANY)]
+    counts.clear()
+    promise = script.controller.answer(make(*topics), script.now)
+    a_turn, is_done = [dict(counts)], False
+    while not is_done:
+        counts.clear()
+        is_done = script.controller.poll(script.now) > script.now
+        a_turn.append(dict(counts))
+    sums = {name: sum(turn.get(name, 0) for turn in a_turn) for name in ("append", "_add", "replace")}
+    assert sums == {"append": 2 * MANY, "_add": MANY, "replace": MANY + 1}, "each once; the image itself is one more"
+    assert max(sum(turn.values()) for turn in a_turn) <= 10
+    assert not any(topic.error_code for topic in script.answered(promise).topics)
+
+
+def _count(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, counts: dict[str, int]) -> None:
+    """Count the calls."""
+    function = getattr(owner, name)
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        counts[name] = counts.get(name, 0) + 1
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, counted)
 
 
 def test_changes_are_made_in_the_order_in_which_they_came_and_each_sees_the_one_before() -> None:
@@ -131,9 +176,9 @@ def test_the_broker_epoch_is_the_offset_of_the_registration_though_raft_writes_b
     script.run(SESSION_MS + 1)
     promise = script.controller.answer(registration(1, life=2), script.now)
     assert not promise.kept
-    accumulator = script.raft.replica.accumulator
-    assert accumulator is not None
-    accumulator.next_offset += 1  # as for a record of its own, such as another voter set
+    gathered = script.raft.replica.accumulator
+    assert gathered is not None
+    gathered.next_offset += 1  # as for a record of its own, such as another voter set
     turns(script)
     at = script.raft.next_append_offset - 1
     assert script.image.brokers[1].epoch == at == script.image.provenance.offset
@@ -182,6 +227,32 @@ def test_the_index_of_what_a_broker_holds_is_what_the_image_says() -> None:
             assert list(index.concerned(image, broker_id)) == list(fresh.concerned(image, broker_id))
             assert index.leads_any(image, broker_id) is fresh.leads_any(image, broker_id)
         assert list(index.imbalanced(image)) == list(BrokersToIsrs().imbalanced(image))
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_an_index_that_is_asked_while_it_follows_says_what_the_image_says(
+    monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    monkeypatch.setattr(brokers_to_isrs, "_PARTITIONS_AT_ONCE", 7)
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(10)}))
+    index, before = script.controller._replication.index, script.image
+    change = MetadataDelta(before)
+    change.replay(RemoveTopicRecord(topic_id=before.topic_ids["t"]))
+    topic_id = Uuid(bytes(16 * [7]))
+    change.replay(TopicRecord(name="u", topic_id=topic_id))
+    for number in range(20):
+        record = PartitionRecord(partition_id=number, topic_id=topic_id, replicas=[2, 1], isr=[2, 1], leader=1)
+        change.replay(record)
+    after = change.apply(before.provenance)
+    for number, _ in enumerate(index.follow(change, after)):
+        if number == cut:
+            assert list(index.concerned(before, 1)) == list(BrokersToIsrs().concerned(before, 1))
+    for broker_id in (-1, 1, 2):
+        assert list(index.concerned(after, broker_id)) == list(BrokersToIsrs().concerned(after, broker_id))
+        assert index.leads_any(after, broker_id) is BrokersToIsrs().leads_any(after, broker_id)
+    assert list(index.imbalanced(after)) == list(BrokersToIsrs().imbalanced(after))
 
 
 def test_a_heartbeat_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:

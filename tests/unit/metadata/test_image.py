@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pykraft.common.core import Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.types import OffsetAndEpoch, Uuid
+from pykraft.metadata import delta
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage
 from pykraft.metadata.loader import LoadFault, MetadataLoader
@@ -360,6 +361,19 @@ def test_a_change_is_published_up_to_where_every_publisher_has_taken_it_up() -> 
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def test_the_image_of_many_topics_is_made_in_steps_and_has_all_of_them_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "_TOPICS_AT_ONCE", 1)
+    loader, _ = loaded(BASE[:3])
+    loader.publish_to(lambda delta, image: None)
+    ids = [Uuid(number.to_bytes(16, "big")) for number in range(100, 110)]
+    records: list[MetadataRecord] = [TopicRecord(name=f"n{number}", topic_id=each) for number, each in enumerate(ids)]
+    records += [PartitionRecord(partition_id=0, topic_id=each, replicas=[1], isr=[1], leader=1) for each in ids]
+    steps = loader.handle_commit(CommittedBatch(3, 2 + len(records), 1, 0, records))
+    seen = [(len(loader.image.topics), len(loader._delta._open_topics)) for _ in steps]
+    assert seen[len(records) :] == [(0, 10)] * 10
+    assert all(list(loader.image.topics[each].partitions) == [0] for each in ids)
 
 
 def load(loader: MetadataLoader, snapshot: OffsetAndEpoch, *records: MetadataRecord) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.common.core import FOREVER
+from pykraft.common.core import FOREVER, finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ReplicaKey
 from pykraft.raft.leader_state import OBSERVER_SESSION_MS, LeaderState
-from pykraft.raft.log.accumulator import BatchAccumulator
+from pykraft.raft.log.accumulator import MANY_RECORDS, BatchAccumulator
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet, VoterSetHistory
 from pykraft.records.batch import RecordBatch
 from tests.harness.quorum import LISTENER, address, key, voter_set
@@ -226,6 +226,36 @@ def test_one_write_stays_in_one_batch_or_is_refused() -> None:
         assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     accumulator.append([b"v"], 0, 0)
     assert [(base, len(values)) for base, values in drained(accumulator)] == [(0, 1), (1, 3)]
+
+
+def test_a_write_of_many_records_is_encoded_a_record_at_a_time_and_has_a_batch_of_its_own() -> None:
+    accumulator = BatchAccumulator(4, 10, linger_ms=25, max_batch_bytes=100_000)
+    accumulator.append([b"before"], 1000, 100)
+    values = [bytes([number % 256]) for number in range(MANY_RECORDS + 1)]
+    steps = accumulator.encoded(values, 1014)
+    assert sum(1 for _ in steps) == len(values), "it has no offset yet: another write may come first"
+    accumulator.append([b"meanwhile"], 1014, 114)
+    last = accumulator.append(finish(accumulator.encoded(values, 1014)), 1030, 130)
+    assert last == 11 + len(values)
+    accumulator.append([b"after"], 1031, 131)
+    batches = [RecordBatch(memoryview(data)) for data in accumulator.drain()]
+    assert [{record.timestamp for record in batch.records()} for batch in batches] == [{1000}, {1014}, {1031}]
+    assert [(batch.base_offset, batch.last_offset) for batch in batches] == [(10, 11), (12, last), (last + 1, last + 1)]
+    assert [bytes(record.value or b"") for record in batches[1].records()] == values
+
+
+def test_a_write_of_few_records_is_left_as_it_is() -> None:
+    accumulator = BatchAccumulator(4, 10, linger_ms=25, max_batch_bytes=100_000)
+    values = [b"a"] * MANY_RECORDS
+    assert list(accumulator.encoded(values, 0)) == [] and finish(accumulator.encoded(values, 0)) is values
+
+
+def test_a_write_of_many_records_that_is_too_large_is_refused_before_it_has_an_offset() -> None:
+    accumulator = BatchAccumulator(4, 10, linger_ms=25, max_batch_bytes=2000)
+    with pytest.raises(KafkaError) as refused:
+        finish(accumulator.encoded([b"x" * 10] * (MANY_RECORDS + 1), 0))
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert accumulator.next_offset == 10 and not accumulator.drain()
 
 
 @given(st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=5), max_size=20), st.integers(200, 600))
