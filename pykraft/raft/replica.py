@@ -12,7 +12,7 @@ Follows the onBecome... methods of org.apache.kafka.raft.KafkaRaftClient.
 from collections.abc import Callable, Sequence
 from random import Random
 
-from pykraft.common.core import Clock, Promise
+from pykraft.common.core import Clock, Promise, Steps
 from pykraft.common.errors import CorruptRecordError, ErrorCode
 from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
@@ -299,14 +299,17 @@ class RaftReplica:
         gathered = self.accumulator.drain()
         self.write([*gathered, self.accumulator.control_batch(records, self.clock.time_ms())])
 
-    def append_fetched(self, data: memoryview) -> None:
-        """Append what the leader sent; a voter's next fetch says that it is on the disk, so it is synced here.
-        CorruptRecordError if it cannot be that leader's (no checksum covers a batch's epoch), or if a record cannot be
-        read, for it could not at the next start, either."""
+    def check_fetched(self, data: memoryview) -> Steps[None]:
+        """CorruptRecordError if that cannot be the leader's (no checksum covers a batch's epoch), or if a record cannot
+        be read, for it could not at the next start, either. Pauses after each record."""
         for batch in batches(data):
             if not self.log.last_epoch <= batch.partition_leader_epoch <= self.epoch:
                 raise CorruptRecordError(f"{batch} is not of the epochs {self.log.last_epoch} to {self.epoch}")
-            check_understood(batch)
+            yield from check_understood(batch)
+
+    def append_fetched(self, data: memoryview) -> None:
+        """Append what the leader sent, and `check_fetched` has found good; a voter's next fetch says that it is on the
+        disk, so it is synced here."""
         if self.log.append_as_follower(data):
             if self.quorum.is_voter:
                 self.log.sync()
@@ -338,8 +341,9 @@ class RaftReplica:
             self.snapshot_fetch = SnapshotFetch(self.log.snapshots, snapshot)
         return True
 
-    def append_to_snapshot(self, piece: memoryview, size: int) -> bool:
-        """The next piece of a file of that size; False if it cannot be used, and the copying begins again."""
+    def append_to_snapshot(self, piece: memoryview, size: int) -> Steps[bool]:
+        """The next piece of a file of that size; False if it cannot be used, and the copying begins again. After the
+        last piece all of it is looked through, with pauses."""
         fetch = self.snapshot_fetch
         assert fetch is not None
         if not 0 < len(piece) <= size - fetch.position:
@@ -347,12 +351,14 @@ class RaftReplica:
             return False
         fetch.append(piece)
         if fetch.position == size:
-            self.snapshot_fetch = None
             try:
-                fetch.finish()
+                yield from fetch.check()
             except DamagedFileError as error:
+                self.drop_snapshot_fetch()
                 self.trace("metadata_fetch_refused", reason=str(error))
                 return False
+            self.snapshot_fetch = None
+            fetch.finish()
             self.log.add_snapshot(fetch.id)
             self._begin_at(fetch.id)
         return True

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pykraft.common.core import FOREVER, Failure, Outbound
+from pykraft.common.core import FOREVER, Failure, Outbound, Promise
 from pykraft.common.rooms import Room
 from pykraft.common.types import Node
 
-Handler = Callable[[Node, Any, int], bool]
-"""(sender, response, now) -> whether the answer was of use; if not, there is a pause."""
+Handler = Callable[[Node, Any, int], bool | Promise[bool]]
+"""(sender, response, now) -> whether the answer was of use; if not, there is a pause. It may promise that: until then
+the node is asked nothing more."""
 
 
 class QuorumRequests:
@@ -78,7 +79,20 @@ class QuorumRequests:
             del self._in_flight[node.id]
             self._room.mark("answer")
             useful = not isinstance(response, Failure) and handler(node, response, then)
-            if not useful and generation == self._generation:
+            if isinstance(useful, Promise):
+                self._in_flight[node.id] = generation
+                useful.then(lambda is_useful: on_read(is_useful, then))
+            elif not useful:
+                pause(then)
+
+        def on_read(useful: bool, then: int) -> None:
+            if generation == self._generation:
+                del self._in_flight[node.id]
+                if not useful:
+                    pause(then)
+
+        def pause(then: int) -> None:
+            if generation == self._generation:
                 self._backoff[node.id] = then + self._retry_backoff_ms
 
         self._outbox.append(Outbound(self._channel, node, request, on_response, self._request_timeout_ms))

@@ -70,13 +70,14 @@ def control_records(batch: RecordBatch) -> list[tuple[int, ControlRecord]]:
     ]
 
 
-def check_understood(batch: RecordBatch) -> None:
-    """CorruptRecordError unless every record of the batch can be read: what is in the log has to be, at each start."""
+def check_understood(batch: RecordBatch) -> Steps[None]:
+    """CorruptRecordError unless every record of the batch can be read: what is in the log has to be, at each start.
+    Pauses after each record."""
     try:
         if batch.is_control:
             control_records(batch)
         else:
-            committed(batch)
+            yield from committed_in_steps(batch)
     except ProtocolError as error:
         raise CorruptRecordError(f"{batch} holds what is no record of the metadata log: {error}") from error
 
@@ -118,8 +119,18 @@ class Snapshot(NamedTuple):
 
     def decoded(self, decode: BatchDecoder = committed) -> list[CommittedBatch]:
         """The metadata in it; DamagedFileError if a record cannot be read."""
-        with damage_named(self.path):
-            return [decode(batch) for batch in self.batches if not batch.is_control]
+        return finish(self.decoded_in_steps(decode))
+
+    def decoded_in_steps(self, decode: BatchDecoder = committed) -> Steps[list[CommittedBatch]]:
+        """The same, with a pause between two batches."""
+        found: list[CommittedBatch] = []
+        for batch in self.batches:
+            if not batch.is_control:
+                if found:
+                    yield
+                with damage_named(self.path):
+                    found.append(decode(batch))
+        return found
 
 
 def read_snapshot(filesystem: FileSystem, path: str) -> Snapshot | None:

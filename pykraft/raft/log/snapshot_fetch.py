@@ -13,6 +13,7 @@ Follows handleFetchSnapshotResponse of org.apache.kafka.raft.KafkaRaftClient and
 org.apache.kafka.snapshot.FileRawSnapshotWriter (KIP-630).
 """
 
+from pykraft.common.core import Steps
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.raft.log.history import SnapshotFolder, read_snapshot
 from pykraft.raft.log.snapshot import PART_SUFFIX
@@ -36,21 +37,19 @@ class SnapshotFetch:
         self._file.append(piece)
         self.position += len(piece)
 
-    def finish(self) -> None:
-        """All is there: let it be a snapshot. DamagedFileError if it is none, and then it is gone."""
+    def check(self) -> Steps[None]:
+        """All is there: DamagedFileError if it is no snapshot. Pauses between its batches."""
         self._file.sync()
+        found = read_snapshot(self._folder.filesystem, self._path)
+        if found is None:
+            raise DamagedFileError(f"{self._path} is gone")
+        yield from found.decoded_in_steps()
+
+    def finish(self) -> None:
+        """It is checked: let it be a snapshot."""
         self._file.close()
-        filesystem = self._folder.filesystem
-        try:
-            found = read_snapshot(filesystem, self._path)
-            if found is None:
-                raise DamagedFileError(f"{self._path} is gone")
-            found.decoded()
-        except DamagedFileError:
-            filesystem.remove(self._path)
-            raise
-        filesystem.rename(self._path, self._folder.path(self.id))
-        filesystem.sync_directory(self._folder.directory)
+        self._folder.filesystem.rename(self._path, self._folder.path(self.id))
+        self._folder.filesystem.sync_directory(self._folder.directory)
 
     def abandon(self) -> None:
         """It is not wanted any more."""

@@ -128,7 +128,7 @@ class CommitReader:
     def _deliver(self, high_watermark: int) -> Steps[None]:
         for found in self._reader.read(high_watermark):
             if isinstance(found, Snapshot):
-                batches = found.decoded(self._decode or committed)
+                batches = yield from found.decoded_in_steps(self._decode or committed)
                 yield from self._listener.handle_load_snapshot(found.id, batches) or ()
                 continue
             for batch in found:
