@@ -61,6 +61,10 @@ _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """No time, no name, and an unknown system, as Java writes it: the same data gives the same bytes everywhere."""
 _LZ4_DEFAULT_LEVEL = 9
 _ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_SLOW_LEVEL = 13
+_ZSTD_SLOW_STEP_BYTES = 8 * 1024
+"""From that level on a block of 64 KiB takes up to a tenth of a second. A block of 8 KiB takes seven milliseconds at
+the highest level, and the stream is one part in a hundred larger."""
 
 _GZIP_MAGIC = _GZIP_HEADER[:2]
 _GZIP_PIECE_BYTES = 16 * 1024
@@ -106,10 +110,9 @@ def compress(codec: Compression, data: bytes | bytearray | memoryview, level: in
 def compress_in_steps(
     codec: Compression, data: bytes | bytearray | memoryview, level: int | None = None
 ) -> Steps[bytes]:
-    """What `compress` returns, with a pause after each `STEP_BYTES`. (zstd cuts large data into other blocks then.) At
-    the default levels a step takes four milliseconds at most; at the highest level of zstd it is a tenth of a second.
-    """
-    if len(data) <= STEP_BYTES:
+    """What `compress` returns, with a pause after each `STEP_BYTES`, or after fewer at the slow levels of zstd. (zstd
+    cuts large data into other blocks then.) A step takes a few milliseconds."""
+    if len(data) <= (_zstd_step_bytes(level) if codec is Compression.ZSTD else STEP_BYTES):
         return compress(codec, data, level)
     parts = []
     for part in _PARTS[codec](memoryview(data), level):
@@ -118,8 +121,8 @@ def compress_in_steps(
     return b"".join(parts)
 
 
-def _pieces(data: memoryview) -> Iterator[memoryview]:
-    return (data[start : start + STEP_BYTES] for start in range(0, len(data), STEP_BYTES))
+def _pieces(data: memoryview, size: int = STEP_BYTES) -> Iterator[memoryview]:
+    return (data[start : start + size] for start in range(0, len(data), size))
 
 
 def _gzip_parts(data: memoryview, level: int | None) -> Iterator[bytes]:
@@ -144,9 +147,17 @@ def _lz4_parts(data: memoryview, level: int | None) -> Iterator[bytes]:
 def _zstd_parts(data: memoryview, level: int | None) -> Iterator[bytes]:
     compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level)
     stream = compressor.compressobj(size=len(data))
-    for piece in _pieces(data):
-        yield stream.compress(piece)
+    step_bytes = _zstd_step_bytes(level)
+    for piece in _pieces(data, step_bytes):
+        done = stream.compress(piece)
+        if step_bytes < STEP_BYTES:
+            done += stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)  # else it gathers a large block first
+        yield done
     yield stream.flush()
+
+
+def _zstd_step_bytes(level: int | None) -> int:
+    return STEP_BYTES if level is None or level < _ZSTD_SLOW_LEVEL else _ZSTD_SLOW_STEP_BYTES
 
 
 _PARTS: dict[Compression, Callable[[memoryview, int | None], Iterator[bytes]]] = {

@@ -15,6 +15,7 @@ import zstandard
 
 from pykraft.common.core import finish
 from pykraft.common.errors import CorruptRecordError
+from pykraft.records import compression
 from pykraft.records.compression import (
     CHUNK_BYTES,
     STEP_BYTES,
@@ -46,6 +47,15 @@ def test_what_is_compressed_in_steps_is_what_is_compressed_at_once(codec: Compre
 def test_no_step_of_compression_takes_more_than_a_piece_of_the_data(codec: Compression) -> None:
     steps = sum(1 for _ in compress_in_steps(codec, TEXT))
     assert steps >= len(TEXT) // STEP_BYTES
+
+
+@pytest.mark.parametrize("level", [13, 19, 22])
+def test_a_step_at_a_slow_level_of_zstd_compresses_an_eighth_of_what_others_do(level: int) -> None:
+    data = memoryview(TEXT)[: STEP_BYTES // 2]
+    steps = list(compression._zstd_parts(data, level))
+    assert decompress(Compression.ZSTD, memoryview(b"".join(steps))) == data
+    assert len(steps) == 5 and all(steps[:4]), "what a step is given is compressed in that step"
+    assert [sum(1 for _ in compress_in_steps(Compression.ZSTD, data, each)) for each in (level, 12)] == [5, 0]
 
 
 @pytest.mark.parametrize("codec", Compression)
