@@ -93,7 +93,7 @@ class SimulatedCluster:
         self.knobs: Knobs = draw(seed) if knobs is None else knobs
         self.scheduler = Scheduler()
         self._random = Random(f"run {seed}")
-        self.network = Network(self.scheduler, self._dice("network"), self._dice("late"))
+        self.network = Network(self.scheduler, *map(self._dice, ("network", "late", "late to clients")))
         self.trace: list[TraceEvent] = []
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}

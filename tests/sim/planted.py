@@ -15,7 +15,7 @@ from pykraft.broker.replication.fetching import FetchParams, FetchPlace
 from pykraft.broker.replication.partition import IsrChange, IsrProposal, Partition
 from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
 from pykraft.broker.requests.data.fetch_sessions import FetchSession, FetchSessionCache
-from pykraft.common.core import Promise
+from pykraft.common.core import Failure, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ReplicaKey
 from pykraft.controller.partitions.replication_control import ReplicationControl
@@ -40,6 +40,7 @@ from pykraft.raft.quorum_state import QuorumState, Unattached
 from pykraft.raft.replica import RaftReplica
 from pykraft.storage.answers import Isolation
 from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.transport.peers import Peer
 from tests.sim.histories import history
 
 PLANTED: dict[str, Callable[[], None]] = {}
@@ -221,6 +222,35 @@ def an_answer_matched_by_name_and_leader_epoch() -> None:
         return asked is not None and asked.leader_epoch == followed.partition.leader_epoch
 
     put(ReplicaFetcher, "_is_current", is_current)
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+@bug
+def a_late_answer_taken_for_the_next_one() -> None:
+    """A client that has given up a request keeps the connection. What comes late is the answer to the next request of
+    that kind."""
+    give_up = Peer._give_up
+
+    def keep_the_connection(self: Peer, waiting: Any, now: int) -> None:
+        if waiting not in self._unanswered or self._peers._is_of_node:
+            give_up(self, waiting, now)
+            return
+        given_up = waiting.outbound
+
+        def on_late(response: Any, then: int) -> None:
+            for other in self._unanswered:
+                if type(other.outbound.request) is type(given_up.request):
+                    deceived = other.outbound
+                    other.outbound = deceived._replace(on_response=lambda response, then: None)
+                    deceived.on_response(response, then)
+                    return
+
+        waiting.outbound = given_up._replace(on_response=on_late)
+        given_up.on_response(Failure.TIMED_OUT, now)
+
+    put(Peer, "_give_up", keep_the_connection)
 
 
 # --- fetch sessions ---------------------------------------------------------------------------------------------------

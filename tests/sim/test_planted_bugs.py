@@ -26,6 +26,7 @@ SEEN = {
     "a_high_watermark_that_runs_back": 35,
     "a_follower_cut_to_its_high_watermark": 20,
     "an_answer_matched_by_name_and_leader_epoch": 3210,
+    "a_late_answer_taken_for_the_next_one": 3281,
     "a_session_that_forgets_a_changed_partition": 2,
     "a_session_evicted_while_in_use": 4,
     "a_follower_that_serves_what_is_not_committed": 8,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.trouble.knobs import RECREATION_SEEDS
+from pykraft.sim.trouble.recreations import RECREATION_SEEDS
 from tests.sim.floors import Floors, hold_floors
 
 FLOORS = Floors(

@@ -17,7 +17,6 @@ also within a step, and so may all of them.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 from pykraft.metadata.image import MetadataImage
@@ -176,10 +175,14 @@ class Faults:
 
     def _set_weather(self) -> None:
         knobs = self._knobs
-        weather = Weather(straggler=knobs.straggler, breaks=knobs.breaks, ghost=knobs.ghost)
-        if knobs.recreations is not None:
-            weather = replace(weather, late=knobs.recreations.late, late_hosts=frozenset(self._names()))
-        self._network.weather = weather
+        self._network.weather = Weather(
+            straggler=knobs.straggler,
+            breaks=knobs.breaks,
+            ghost=knobs.ghost,
+            late=0.0 if knobs.recreations is None else knobs.recreations.late,
+            late_hosts=frozenset(self._names()),
+            late_to_clients=knobs.late_to_clients,
+        )
 
     def _names(self) -> list[str]:
         return [machine.name for machine in self._nodes.values()]

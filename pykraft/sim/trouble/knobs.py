@@ -14,6 +14,12 @@ from random import Random
 
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
+from pykraft.sim.trouble.recreations import (
+    RecreationKnobs,
+    draw_late_to_clients,
+    draw_recreations,
+    recreation_properties,
+)
 
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 
@@ -109,27 +115,6 @@ REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(800, 900), 1600
 """Of each sixteen hundred seeds these move partitions between brokers."""
 
 
-RECREATION_SEEDS, RECREATION_PERIOD = range(3200, 3300), 6400
-"""Of each 6,400 seeds these have a topic that is deleted and made again under its name, and brokers' answers that are
-late by seconds."""
-
-
-@dataclass(frozen=True)
-class RecreationKnobs:
-    """The draw of a seed in which names are used again."""
-
-    every_ms: int
-    """How long the topic is there, on average."""
-    write_every_ms: int
-    partitions: int
-    late: float
-    """How often a broker's answer to another broker is late by seconds."""
-    held: float
-    """Of how many topics a follower hears when there is the next one."""
-    late_commit_ms: int
-    """How late a group's member sends some of its commits."""
-
-
 @dataclass(frozen=True)
 class TransactionKnobs:
     """The draw of a seed with transactions. Times are milliseconds."""
@@ -195,6 +180,8 @@ class Knobs:
     """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
     elections: ElectionKnobs | None = None
     recreations: RecreationKnobs | None = None
+    late_to_clients: float = 0.0
+    """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels of the cluster, where they are to be others than usual."""
 
@@ -212,7 +199,7 @@ def _draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    transactions, elections, recreations = _transactions(seed, brokers), _elections(seed), _recreations(seed)
+    transactions, elections, recreations = _transactions(seed, brokers), _elections(seed), draw_recreations(seed)
     groups = _groups(seed, brokers) if transactions is None and elections is None else ()
     return Knobs(
         brokers=brokers,
@@ -222,7 +209,7 @@ def _draw(seed: int) -> Knobs:
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
         | _election_properties(elections)
-        | _recreation_properties(seed, brokers, recreations),
+        | recreation_properties(seed, brokers, recreations),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),
@@ -257,13 +244,24 @@ def _draw(seed: int) -> Knobs:
         transactions=transactions,
         elections=elections,
         recreations=recreations,
+        late_to_clients=draw_late_to_clients(seed),
         features=_levels(seed, elections),
     )
 
 
 def calm(knobs: Knobs) -> Knobs:
     """The same cluster and clients, without faults or interrupted requests; the network delivers all in good time."""
-    return replace(knobs, faults={}, straggler=0.0, breaks=0.0, ghost=0.0, clock_skew_ms=0, slice_ends=0.0, busy_us=0)
+    return replace(
+        knobs,
+        faults={},
+        straggler=0.0,
+        breaks=0.0,
+        ghost=0.0,
+        clock_skew_ms=0,
+        slice_ends=0.0,
+        busy_us=0,
+        late_to_clients=0.0,
+    )
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:
@@ -392,43 +390,6 @@ def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, fl
 def _fault_every_ms(drawn_ms: int, elections: ElectionKnobs | None) -> int:
     """A leader comes from the ELR once all members of the ISR have failed: trouble has to come fast for that."""
     return min(drawn_ms, 250) if elections is not None and elections.keeps_elr else drawn_ms
-
-
-def _recreations(seed: int) -> RecreationKnobs | None:
-    if seed % RECREATION_PERIOD not in RECREATION_SEEDS:
-        return None
-    random = Random(f"recreations {seed}")
-    return RecreationKnobs(
-        every_ms=random.choice((50, 150, 300)),
-        write_every_ms=random.choice((10, 30)),
-        partitions=random.randint(1, 2),
-        late=random.choice((0.0, 0.02, 0.1)),
-        held=random.choice((0.3, 0.6)),
-        late_commit_ms=random.choice((100, 500)),
-    )
-
-
-def _recreation_properties(seed: int, brokers: int, recreations: RecreationKnobs | None) -> dict[str, int]:
-    """A follower waits for an answer that is late, and stays in sync meanwhile."""
-    if recreations is None:
-        return {}
-    lag_ms = Random(f"late answers {seed}").choice((1_000, 5_000))
-    return {"replica.socket.timeout.ms": 10_000, "replica.lag.time.max.ms": lag_ms, **_coordination(brokers)}
-
-
-def _coordination(brokers: int) -> dict[str, int]:
-    """Where there is no group but the one that is deleted and made again."""
-    return {
-        "offsets.topic.num.partitions": 1,
-        "offsets.topic.replication.factor": min(3, brokers),
-        "offsets.commit.timeout.ms": 500,
-        "group.min.session.timeout.ms": 100,
-        "group.initial.rebalance.delay.ms": 0,
-        "group.consumer.min.session.timeout.ms": 100,
-        "group.consumer.session.timeout.ms": 1_000,
-        "group.consumer.min.heartbeat.interval.ms": 10,
-        "group.consumer.heartbeat.interval.ms": 300,
-    }
 
 
 def _producer(random: Random) -> dict[str, object]:

@@ -29,7 +29,7 @@ from pykraft.records.builder import RecordBatchBuilder
 from pykraft.sim.laws.invariants import RECREATED, RECREATED_GROUP, require
 from pykraft.sim.laws.recreated_group_laws import RecreatedGroupLaws
 from pykraft.sim.laws.watcher import Watcher
-from pykraft.sim.trouble.knobs import RecreationKnobs
+from pykraft.sim.trouble.recreations import RecreationKnobs
 from pykraft.sim.workloads.group_recreation import GroupReader, GroupRecreator
 from pykraft.sim.workloads.workload import admin_core
 from pykraft.sim.world.network import Network

@@ -49,7 +49,9 @@ class Weather:
     late_port: int = 9092
     """Only answers from this port: of controllers whose answers are so late, none stays active for long."""
     late_hosts: frozenset[str] = frozenset()
-    """And only answers to these hosts."""
+    """And only answers to these hosts, the nodes."""
+    late_to_clients: float = 0.0
+    """How often an answer to any other host is. It has dice of its own, too."""
 
 
 @dataclass(slots=True)
@@ -142,11 +144,18 @@ class End:
 class Network:
     """All hosts, links and connections."""
 
-    def __init__(self, scheduler: Scheduler, random: Random, late: Random | None = None) -> None:
-        """`late` are the dice for answers that are late by seconds."""
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        random: Random,
+        late: Random | None = None,
+        late_to_clients: Random | None = None,
+    ) -> None:
+        """`late` and `late_to_clients` are the dice for answers that are late by seconds."""
         self._scheduler = scheduler
         self._random = random
         self._late = late or Random("late")
+        self._late_to_clients = late_to_clients or Random("late to clients")
         self.weather = Weather()
         self._hosts: dict[Endpoint, Host] = {}
         self._cut: set[Link] = set()
@@ -231,9 +240,12 @@ class Network:
     def _lateness_us(self, end: End) -> int:
         """By how much an answer is late besides."""
         weather = self.weather
-        if end.host.name not in weather.late_hosts or not self._is_asker_of_brokers(end):
+        if not self._is_asker_of_brokers(end):
             return 0
-        return self._late.randint(0, weather.late_us) if self._late.random() < weather.late else 0
+        chance, dice = weather.late_to_clients, self._late_to_clients
+        if end.host.name in weather.late_hosts:
+            chance, dice = weather.late, self._late
+        return dice.randint(0, weather.late_us) if chance and dice.random() < chance else 0
 
     def _is_asker_of_brokers(self, end: End) -> bool:
         return end.endpoint is not None and end.endpoint.port == self.weather.late_port
