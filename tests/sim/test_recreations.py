@@ -1,11 +1,12 @@
 """Histories in which a topic and a group are deleted and made again under their names, while answers and commits are
-late: no law is broken. (The planted bugs that they are for are in `test_planted_bugs`.)"""
+late: no law is broken. In others clients get answers that are late by seconds, a bank's among them. (The planted bugs
+that they are for are in `test_planted_bugs`.)"""
 
 from __future__ import annotations
 
 import pytest
 
-from pykraft.sim.trouble.recreations import RECREATION_SEEDS
+from pykraft.sim.trouble.recreations import LATE_SEEDS, RECREATION_SEEDS
 from tests.sim.floors import Floors, hold_floors
 
 FLOORS = Floors(
@@ -19,3 +20,16 @@ FLOORS = Floors(
 @pytest.mark.limit(3600)
 def test_no_law_is_broken_though_names_are_used_again(request: pytest.FixtureRequest) -> None:
     hold_floors(FLOORS, request)
+
+
+LATE = Floors(
+    short=(3281,),
+    long=LATE_SEEDS,
+    short_floors={"acknowledged": 50, "consumed": 50},
+    long_floors={"acknowledged": 5_000, "consumed": 5_000},
+)
+
+
+@pytest.mark.limit(3600)
+def test_no_law_is_broken_though_clients_get_answers_late_by_seconds(request: pytest.FixtureRequest) -> None:
+    hold_floors(LATE, request)
