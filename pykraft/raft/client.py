@@ -30,9 +30,9 @@ Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here: AddRaf
 from collections.abc import Sequence
 from typing import Any
 
-from pykraft.common.core import FOREVER, Poll, Promise, Steps, finish
-from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
-from pykraft.common.time_slice import EndlessSlice, TimeSlice, take_steps
+from pykraft.common.core import FOREVER, Poll, Promise, Steps
+from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.types import LeaderAndEpoch, Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
@@ -52,27 +52,15 @@ from pykraft.raft.log.snapshot_fetch import SnapshotFetch
 from pykraft.raft.log.state_machine import CommitReader
 from pykraft.raft.log.voters import STATIC_VOTERS
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Prospective, Resigned, Unattached
+from pykraft.raft.reading import AnswerReader
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
 from pykraft.raft.voter_updates import upgrade
 
 _MAX_FETCH_WAIT_MS = 500
-_READ_AT_ONCE_BYTES = 1 << 16
-"""An answer with more is looked through in slices of time: two thousand records take a hundredth of a second or two."""
 
 # A node that answers so knows of another leader, or of a newer epoch, and names it beside the error.
 _STALE_OR_FENCED = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-class _Reading:
-    """A large answer of the leader that is looked through."""
-
-    __slots__ = ("is_begun", "is_useful", "steps")
-
-    def __init__(self, steps: Steps[bool]) -> None:
-        self.steps = steps
-        self.is_begun = False
-        self.is_useful: Promise[bool] = Promise()
 
 
 class RaftClient:
@@ -90,8 +78,7 @@ class RaftClient:
         patience_ms = min(replica.config[keys.FETCH_TIMEOUT_MS], replica.config[keys.REQUEST_TIMEOUT_MS])
         self._fetch_wait_ms = min(_MAX_FETCH_WAIT_MS, patience_ms // 2)
         self._is_shutting_down = False
-        self._reading: _Reading | None = None
-        replica.on_transition.append(self._stop_reading)
+        self._reader = AnswerReader(replica, self._time_slice)
 
     def start(self, now: int) -> None:
         """Take up the role that the node had when it stopped. A single voter leads at once."""
@@ -203,11 +190,11 @@ class RaftClient:
         replica = self._replica
         replica.timer.expire(now)
         self.room.stay_awake(False)
-        is_idle = self._go_on_reading(now)
+        self._reader.go_on(now)
         deadline = now
         while deadline <= now:
             deadline = self._poll_role(now)
-        if not self._tell_listeners(now) or not is_idle:
+        if not self._tell_listeners(now) or self._reader.is_busy:
             deadline = now
         deadline = min(deadline, self.append_deadline)  # a listener may have proposed something
         requests = [*replica.voting.take_outbox(), *replica.fetching.take_outbox()]
@@ -445,42 +432,6 @@ class RaftClient:
             self._quorum.record_update(now)
         return True if outcome is None else outcome
 
-    def _read(self, steps: Steps[bool], size: int, now: int) -> bool | Promise[bool]:
-        """Whether the leader's answer, of so many bytes, is of use. It is alive in any case."""
-        if size > _READ_AT_ONCE_BYTES:
-            self._reading = _Reading(steps)
-            self._quorum.record_fetch(now)
-            return self._reading.is_useful
-        is_useful = finish(steps)
-        if is_useful:
-            self._quorum.record_fetch(now)
-        return is_useful
-
-    def _go_on_reading(self, now: int) -> bool:
-        """Look through a large answer for a slice; whether nothing is left of it. Meanwhile no other leader is
-        wanted: this node has not come to what this one sends next."""
-        reading, self._reading = self._reading, None  # also if it fails
-        if reading is None:
-            return True
-        self._time_slice.begin()
-        try:
-            is_done, is_useful = take_steps(reading.steps, now if reading.is_begun else None, self._time_slice, now)
-        except Exception:
-            reading.is_useful.keep(False)
-            raise
-        if isinstance(self._quorum.role, Follower):
-            self._quorum.record_fetch(now)
-        reading.is_begun = True
-        if is_done:
-            reading.is_useful.keep(is_useful)
-        else:
-            self._reading = reading
-        return is_done
-
-    def _stop_reading(self) -> None:
-        """The role has changed: it was for another one."""
-        self._reading = None
-
     def _on_fetch_response(self, _: Node, response: FetchResponse, now: int) -> bool | Promise[bool]:
         partition = wire.only_partition(response)
         if response.error_code or partition is None:
@@ -499,9 +450,7 @@ class RaftClient:
             if not self._replica.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch)):
                 return False
         else:
-            data = partition.records or b""
-            steps = self._append_fetched(_kept(data, len(data)), partition.high_watermark)
-            return self._read(steps, len(data), now)
+            return self._reader.read_records(partition.records or b"", partition.high_watermark, now)
         self._quorum.record_fetch(now)
         return True
 
@@ -519,25 +468,4 @@ class RaftClient:
         if is_gone or found != fetch.id or partition.position != fetch.position:
             self._replica.drop_snapshot_fetch()  # a fetch tells which one there is now
             return error is ErrorCode.SNAPSHOT_NOT_FOUND
-        piece = partition.unaligned_records or b""
-        size = partition.size if fetch.position + len(piece) >= partition.size else 0  # the last piece: all is checked
-        steps = self._replica.append_to_snapshot(_kept(piece, size), partition.size)
-        return self._read(steps, size, now)
-
-    def _append_fetched(self, data: memoryview, high_watermark: int) -> Steps[bool]:
-        """Append what the leader sent, and take over its high watermark; False if the bytes cannot be used. Pauses
-        while it is checked."""
-        try:
-            yield from self._replica.check_fetched(data)
-            self._replica.append_fetched(data)
-        except (CorruptRecordError, KafkaError) as error:
-            self._replica.trace("metadata_fetch_refused", reason=str(error))
-            return False
-        self._replica.advance_high_watermark(high_watermark)
-        return True
-
-
-def _kept(data: bytes | memoryview, size: int) -> memoryview:
-    """The same bytes, for as long as it takes to look through so many: those of an answer are its connection's, which
-    overwrites them with the next one."""
-    return memoryview(bytes(data) if size > _READ_AT_ONCE_BYTES else data)
+        return self._reader.read_piece(partition.unaligned_records or b"", partition.size, now)

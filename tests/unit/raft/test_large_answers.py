@@ -11,7 +11,7 @@ import pytest
 from pykraft.common.core import Outbound
 from pykraft.protocol.messages.data import FetchResponse
 from pykraft.protocol.messages.quorum import FetchSnapshotResponse
-from pykraft.raft import client
+from pykraft.raft import reading
 from pykraft.raft.client import RaftClient
 from pykraft.raft.log import history, snapshot
 from tests.harness.quorum import Quorum
@@ -37,7 +37,7 @@ class Overwriting(Altered):
 
 @pytest.fixture(autouse=True)
 def every_answer_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_READ_AT_ONCE_BYTES", -1)
+    monkeypatch.setattr(reading, "_READ_AT_ONCE_BYTES", -1)
 
 
 def behind(**settings: Any) -> tuple[Overwriting, int]:
@@ -54,7 +54,7 @@ def behind(**settings: Any) -> tuple[Overwriting, int]:
 def start_in_slices(quorum: Quorum, node: int, length: int = SLICE) -> RaftClient:
     quorum.start(node)
     raft = quorum.rafts[node]
-    raft._time_slice = CountedSlice(length)
+    raft._time_slice = raft._reader._time_slice = CountedSlice(length)
     return raft
 
 
@@ -132,13 +132,13 @@ def test_an_answer_that_no_leader_gives_is_refused_in_slices_too(change: Callabl
 def test_a_role_that_changes_meanwhile_takes_the_answer_along(cut: int) -> None:
     quorum, follower = behind()
     raft = start_in_slices(quorum, follower)
-    quorum.run_until(lambda: raft._reading is not None)
+    quorum.run_until(lambda: raft._reader.is_busy)
     for _ in range(cut):
         quorum.now += 1
         raft.poll(quorum.now)
-    assert raft._reading is not None
+    assert raft._reader.is_busy
     raft.replica.become_unattached(quorum.epoch(follower) + 1, None, quorum.now)
-    assert raft._reading is None
+    assert not raft._reader.is_busy
     quorum.elect()
     quorum.append(MANY)
     hear(quorum, follower, MANY + 1)
@@ -151,8 +151,8 @@ def test_what_takes_longer_than_the_fetch_timeout_is_no_reason_for_an_election()
     raft = start_in_slices(quorum, follower, length=1)
     raft._quorum._fetch_timeout_ms = timeout_ms
     epoch = quorum.epoch(quorum.leader)
-    quorum.run_until(lambda: raft._reading is not None)
+    quorum.run_until(lambda: raft._reader.is_busy)
     began = quorum.now
-    quorum.run_until(lambda: raft._reading is None)
+    quorum.run_until(lambda: not raft._reader.is_busy)
     assert quorum.now - began > timeout_ms
     assert quorum.epoch(quorum.leader) == epoch and raft.replica.log.end == quorum.end(quorum.leader)
