@@ -42,7 +42,7 @@ SEEN = {
     Mark("lifecycle", "registration answer"): Place(401, 300),
     Mark("lifecycle", "heartbeat answer"): Place(401, 300),
     Mark("lifecycle", "metadata"): Place(203, 500),
-    Mark("lifecycle", "shutdown"): Place(3201, 2100),
+    Mark("lifecycle", "shutdown"): Place(3201, 2600),
     Mark("replicas", "log to make"): Place(401, 400),
     Mark("replicas", "followed"): Place(2, 2500),
     Mark("replicas", "answer"): Place(401, 600),
