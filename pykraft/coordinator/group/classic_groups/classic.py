@@ -21,7 +21,7 @@ Follows org.apache.kafka.coordinator.group.GroupMetadataManager (its classicGrou
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -37,6 +37,7 @@ from pykraft.coordinator.group.classic_groups.classic_group import (
     empty_record,
     refused_join,
 )
+from pykraft.coordinator.group.classic_groups.followed_writes import FirstRecord, LeadersAssignment, StaticReturn
 from pykraft.coordinator.result import CoordinatorResult, CoordinatorTimer, timer_key
 from pykraft.protocol.messages.coordinators import CoordinatorRecord
 from pykraft.protocol.messages.groups import (
@@ -53,9 +54,10 @@ from pykraft.protocol.messages.offsets import NO_MEMBER
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
 _FIRST_MEMBER_ID_REQUIRED = 4
-_FIRST_SKIP_ASSIGNMENT = 9
 
-_NOTHING: CoordinatorResult[None] = CoordinatorResult(None)
+T = TypeVar("T")
+Write = CoordinatorResult[None]
+"""What a step of a group has to have written. Most steps have nothing, and return None."""
 
 
 class ClassicGroups:
@@ -93,9 +95,9 @@ class ClassicGroups:
         """Sessions begin again: no record says how long a member has been silent."""
         for group in self._classic_groups():
             for member in group.members.values():
-                self._expect_heartbeat(group, member)
+                self.expect_heartbeat(group, member)
             if len(group.members) > self.max_size:  # the limit is lower now: in a rebalance some find no room
-                self._rebalance(group)
+                self.rebalance(group)
 
     def on_unloaded(self) -> None:
         """Answer all that wait: the coordinator is elsewhere."""
@@ -125,9 +127,9 @@ class ClassicGroups:
         """This group takes the place of a consumer group. No member has joined it yet, so a rebalance waits for all."""
         self._groups[group.group_id] = group
         for member in group.members.values():
-            self._expect_heartbeat(group, member)
+            self.expect_heartbeat(group, member)
         if must_rebalance:
-            self._rebalance(group)
+            self.rebalance(group)
 
     # --- join ---------------------------------------------------------------------------------------------------------
 
@@ -151,42 +153,15 @@ class ClassicGroups:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"{request.group_id} is full")
         member = _member(request, client_id, client_host)
         if request.member_id == NO_MEMBER:
-            result = self._join_new(group, member, request, version, answer)
+            write = self._join_new(group, member, request, version, answer)
         else:
-            result = self._join_known(group, member, request, answer)
-        if result is _NOTHING:
-            result = self._complete_join_if_all_are_there(group)
-        if is_new and result is _NOTHING:
-            result = self._first_record(group, before, tombstones, answer)
-        return result.answering(answer)
-
-    def _first_record(
-        self,
-        group: ClassicGroup,
-        before: Any,
-        tombstones: Sequence[CoordinatorRecord],
-        answer: Promise[JoinGroupResponse],
-    ) -> CoordinatorResult[None]:
-        """Write down that the group exists. If the log does not take it, the group is gone again, and what was `before`
-        in its place is back."""
-        is_written = False
-
-        def after(now: int) -> None:
-            nonlocal is_written
-            is_written = True
-
-        def on_end(error: KafkaError | None, now: int) -> None:
-            if error is None:
-                return
-            if not answer.kept:
-                answer.keep(refused_join(NO_MEMBER, error.code))
-            if not is_written and self._groups.get(group.group_id) is group:
-                self.dissolve(group)
-                del self._groups[group.group_id]
-                if before is not None:
-                    self._groups[group.group_id] = before
-
-        return CoordinatorResult(None, [*tombstones, empty_record(group)], after, on_end, is_replayed=False)
+            write = self._join_known(group, member, request, answer)
+        write = write or self._complete_join_if_all_are_there(group)
+        if write is None and is_new:
+            first = FirstRecord(self, self._groups, group, before, answer)
+            records = [*tombstones, empty_record(group)]
+            write = CoordinatorResult(None, records, first.on_written, first.on_end, is_replayed=False)
+        return _answering(answer, write)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """While the members join again, those that have are counted: so those that come last are turned away if the
@@ -206,11 +181,11 @@ class ClassicGroups:
         request: JoinGroupRequest,
         version: int,
         answer: Promise[JoinGroupResponse],
-    ) -> CoordinatorResult[None]:
+    ) -> Write | None:
         """A member without an id."""
         if not group.supports(request.protocol_type, [name for name, _ in member.protocols]):
             answer.keep(refused_join(NO_MEMBER, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return _NOTHING
+            return None
         member.member_id = f"{member.instance_id or member.client_id}-{_random_id(self._random)}"
         if member.instance_id is not None:
             old_id = group.static_members.get(member.instance_id)
@@ -220,7 +195,7 @@ class ClassicGroups:
             group.pending_members.add(member.member_id)
             self._schedule_expiry(group, member.member_id, member.session_timeout_ms)
             answer.keep(refused_join(member.member_id, ErrorCode.MEMBER_ID_REQUIRED))
-            return _NOTHING
+            return None
         return self._add(group, member, request.protocol_type, answer)
 
     def _join_known(
@@ -229,22 +204,22 @@ class ClassicGroups:
         member: ClassicMember,
         request: JoinGroupRequest,
         answer: Promise[JoinGroupResponse],
-    ) -> CoordinatorResult[None]:
+    ) -> Write | None:
         """A member with an id: one that was just given it, or one that joins again."""
         if not group.supports(request.protocol_type, [name for name, _ in member.protocols]):
             answer.keep(refused_join(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return _NOTHING
+            return None
         if request.member_id in group.pending_members and member.instance_id is None:
             return self._add(group, member, request.protocol_type, answer)
         try:
             known = group.validate(request.member_id, request.group_instance_id)
         except KafkaError as error:
             answer.keep(refused_join(request.member_id, error.code))
-            return _NOTHING
+            return None
         is_same = list(known.protocols) == list(member.protocols)
         if group.state is ClassicState.EMPTY:
             answer.keep(refused_join(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-            return _NOTHING
+            return None
         # The answer to its last JoinGroup may have got lost; or a follower only wants to know. The leader joins again
         # to have a rebalance: something that it assigns by has changed.
         asks_again = group.state is ClassicState.COMPLETING_REBALANCE or (
@@ -252,13 +227,13 @@ class ClassicGroups:
         )
         if asks_again and is_same:
             answer.keep(group.joined(known, group.leader_id))
-            return _NOTHING
+            return None
         self._update(known, member, answer)
         return self._rebalance_if_possible(group)
 
     def _add(
         self, group: ClassicGroup, member: ClassicMember, protocol_type: str, answer: Promise[JoinGroupResponse]
-    ) -> CoordinatorResult[None]:
+    ) -> Write | None:
         member.is_new = True
         member.joining = answer
         if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
@@ -283,7 +258,7 @@ class ClassicGroups:
         old_id: str,
         version: int,
         answer: Promise[JoinGroupResponse],
-    ) -> CoordinatorResult[None]:
+    ) -> Write | None:
         """A static member that was away. If the protocol stays, so does its assignment, without a rebalance."""
         assert joins.instance_id is not None
         leader_before = group.leader_id
@@ -291,80 +266,64 @@ class ClassicGroups:
         member = group.replace_static(joins.instance_id, old_id, joins.member_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, joins, answer)
-        self._expect_heartbeat(group, member)
+        self.expect_heartbeat(group, member)
         if group.state is not ClassicState.STABLE or group.select_protocol() != group.protocol_name:
             can_begin = group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE)
-            return self._rebalance(group) if can_begin else self._complete_join_if_all_are_there(group)
+            return self.rebalance(group) if can_begin else self._complete_join_if_all_are_there(group)
 
-        generation = group.generation
-
-        def on_end(error: KafkaError | None, now: int) -> None:
-            if group.state is not ClassicState.STABLE or group.generation != generation:
-                return  # a rebalance has begun, and answers it under its new id
-            if error is not None:  # it is not known by its new id: the old one holds
-                member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
-                answer_join(member, refused_join(NO_MEMBER, error.code))
-                if member.member_id in group.members and joins.instance_id is not None:
-                    self._expect_heartbeat(group, group.replace_static(joins.instance_id, member.member_id, old_id))
-            elif version >= _FIRST_SKIP_ASSIGNMENT:
-                leads = group.leader_id == member.member_id
-                answer_join(member, group.joined(member, group.leader_id, skip_assignment=leads))
-            else:
-                # Up to version 8 the answer has the leader's old id, so that the member does not assign.
-                answer_join(member, group.joined(member, leader_before))
-
-        return CoordinatorResult(None, [group.record(group.assignments())], on_end=on_end, is_replayed=False)
+        back = StaticReturn(self, group, member, old_id, before, group.generation, leader_before, version)
+        return CoordinatorResult(None, [group.record(group.assignments())], on_end=back.on_end, is_replayed=False)
 
     # --- a rebalance --------------------------------------------------------------------------------------------------
 
-    def _rebalance_if_possible(self, group: ClassicGroup) -> CoordinatorResult[None]:
-        return self._rebalance(group) if group.can_rebalance else self._complete_join_if_all_are_there(group)
+    def _rebalance_if_possible(self, group: ClassicGroup) -> Write | None:
+        return self.rebalance(group) if group.can_rebalance else self._complete_join_if_all_are_there(group)
 
-    def _rebalance(self, group: ClassicGroup) -> CoordinatorResult[None]:
+    def rebalance(self, group: ClassicGroup) -> Write | None:
         """Ask the members to join again."""
         if group.state is ClassicState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
-            self._answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self.answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._timer.cancel(_sync_key(group.group_id))
         is_first = group.is_empty
         group.move(ClassicState.PREPARING_REBALANCE, self._time_ms())
         if is_first:
             delay_ms = self._config[keys.GROUP_INITIAL_REBALANCE_DELAY_MS]
             self._delay_first_rebalance(group, delay_ms, max(0, group.rebalance_timeout_ms - delay_ms))
-            return _NOTHING
+            return None
         if group.have_all_joined:
             return self._complete_join(group.group_id)
         self._schedule(
             _join_key(group.group_id), group.rebalance_timeout_ms, partial(self._complete_join, group.group_id)
         )
-        return _NOTHING
+        return None
 
     def _delay_first_rebalance(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-        def expire() -> CoordinatorResult[None]:
+        def expire() -> Write | None:
             if self.group(group.group_id) is not group:
-                return _NOTHING
+                return None
             if not group.new_member_added or not remaining_ms:
                 return self._complete_join(group.group_id)
             group.new_member_added = False
             again_ms = min(self._config[keys.GROUP_INITIAL_REBALANCE_DELAY_MS], remaining_ms)
             self._delay_first_rebalance(group, again_ms, max(0, remaining_ms - delay_ms))
-            return _NOTHING
+            return None
 
         self._schedule(_join_key(group.group_id), delay_ms, expire)
 
-    def _complete_join_if_all_are_there(self, group: ClassicGroup) -> CoordinatorResult[None]:
+    def _complete_join_if_all_are_there(self, group: ClassicGroup) -> Write | None:
         """Not in the first rebalance of a group that was empty, which ends with its delay."""
         is_first = group.previous_state is ClassicState.EMPTY
         is_due = group.state is ClassicState.PREPARING_REBALANCE and group.have_all_joined and not is_first
-        return self._complete_join(group.group_id) if is_due else _NOTHING
+        return self._complete_join(group.group_id) if is_due else None
 
-    def _complete_join(self, group_id: str) -> CoordinatorResult[None]:
+    def _complete_join(self, group_id: str) -> Write | None:
         """Begin a generation with the members that have joined, and the static ones that may still come."""
         group = self.group(group_id)
         self._timer.cancel(_join_key(group_id))
         if group is None or group.state is not ClassicState.PREPARING_REBALANCE:
-            return _NOTHING
+            return None
         for member in [each for each in group.members.values() if each.joining is None and not each.is_static]:
             group.remove(member.member_id)
             self._timer.cancel(_heartbeat_key(group_id, member.member_id))
@@ -373,29 +332,29 @@ class ClassicGroups:
             # whatever they ask for: a timer that is always due would keep the node from everything else.
             pause_ms = max(1, group.rebalance_timeout_ms)
             self._schedule(_join_key(group_id), pause_ms, partial(self._complete_join, group_id))
-            return _NOTHING
+            return None
         group.begin_generation(self._time_ms())
         if group.is_empty:
             return CoordinatorResult(None, [group.record({})], is_replayed=False)
         for member in group.members.values():
             answer_join(member, group.joined(member, group.leader_id))
-            self._expect_heartbeat(group, member)
+            self.expect_heartbeat(group, member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
         expire = partial(self._expire_sync, group_id, group.generation)
         self._schedule(_sync_key(group_id), group.rebalance_timeout_ms, expire)
-        return _NOTHING
+        return None
 
-    def _expire_sync(self, group_id: str, generation: int) -> CoordinatorResult[None]:
+    def _expire_sync(self, group_id: str, generation: int) -> Write | None:
         """Remove the members that have not asked for their assignment."""
         group = self.group(group_id)
         is_over = group is None or group.generation != generation or not group.pending_sync
         if group is None or is_over or group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
-            return _NOTHING
+            return None
         for member_id in sorted(group.pending_sync):
             group.remove(member_id)
             self._timer.cancel(_heartbeat_key(group_id, member_id))
-        return self._rebalance(group)
+        return self.rebalance(group)
 
     # --- sync ---------------------------------------------------------------------------------------------------------
 
@@ -421,27 +380,19 @@ class ClassicGroups:
         if group.leader_id != member.member_id:
             return CoordinatorResult(answer)
         assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        generation = group.generation
+        written = LeadersAssignment(self, group, assignments, group.generation)
+        return CoordinatorResult(answer, [group.record(assignments)], on_end=written.on_end, is_replayed=False)
 
-        def on_end(error: KafkaError | None, now: int) -> CoordinatorResult[None] | None:
-            if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
-                return None  # another member joined meanwhile
-            for each in group.members.values():
-                each.assignment = b"" if error is not None else assignments.get(each.member_id, b"")
-            if error is not None:
-                self._answer_syncs(group, error.code)
-                return self._rebalance(group)
-            group.move(ClassicState.STABLE, self._time_ms())
-            self._answer_syncs(group, ErrorCode.NONE)
-            return None
-
-        return CoordinatorResult(answer, [group.record(assignments)], on_end=on_end, is_replayed=False)
-
-    def _answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+    def answer_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         """A session may have run out while its member waited; it begins again with the answer."""
         for member in group.members.values():
             if answer_sync(member, group.synced(member, error)):
-                self._expect_heartbeat(group, member)
+                self.expect_heartbeat(group, member)
+
+    def settle(self, group: ClassicGroup) -> None:
+        """The leader's assignment is committed: the members get their parts."""
+        group.move(ClassicState.STABLE, self._time_ms())
+        self.answer_syncs(group, ErrorCode.NONE)
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
@@ -451,7 +402,7 @@ class ClassicGroups:
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group {request.group_id}")
         member = _sender(group, request)
-        self._expect_heartbeat(group, member)
+        self.expect_heartbeat(group, member)
         is_rebalancing = group.state is ClassicState.PREPARING_REBALANCE
         return CoordinatorResult(
             HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE)
@@ -461,33 +412,33 @@ class ClassicGroups:
         """A commit of offsets is a sign of life, too."""
         member = group.members.get(member_id)
         if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
-            self._expect_heartbeat(group, member)
+            self.expect_heartbeat(group, member)
 
     def has_session(self, group_id: str, member_id: str) -> bool:
         """Whether the member is removed if it stays silent."""
         return self._timer.is_scheduled(_heartbeat_key(group_id, member_id))
 
-    def _expect_heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
+    def expect_heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
         self._schedule_expiry(group, member.member_id, member.session_timeout_ms)
 
     def _schedule_expiry(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
         key = _heartbeat_key(group.group_id, member_id)
         self._schedule(key, timeout_ms, partial(self._expire_member, group.group_id, member_id))
 
-    def _expire_member(self, group_id: str, member_id: str) -> CoordinatorResult[None]:
+    def _expire_member(self, group_id: str, member_id: str) -> Write | None:
         """A member, or an id that was given away, has been silent for too long."""
         group = self.group(group_id)
         if group is None:
-            return _NOTHING
+            return None
         if member_id in group.pending_members:
             group.remove(member_id)
             return self._complete_join_if_all_are_there(group)
         member = group.members.get(member_id)
         if member is None or member.is_awaiting_answer:
-            return _NOTHING
+            return None
         return self._remove(group, member)
 
-    def _remove(self, group: ClassicGroup, member: ClassicMember) -> CoordinatorResult[None]:
+    def _remove(self, group: ClassicGroup, member: ClassicMember) -> Write | None:
         """A new member may be gone while its JoinGroup waits: if it is not, it will join again."""
         self._dismiss(group, member)
         return self._after_removal(group)
@@ -499,9 +450,9 @@ class ClassicGroups:
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
-    def _after_removal(self, group: ClassicGroup) -> CoordinatorResult[None]:
+    def _after_removal(self, group: ClassicGroup) -> Write | None:
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-            return self._rebalance(group)
+            return self.rebalance(group)
         return self._complete_join_if_all_are_there(group)
 
     # --- leave --------------------------------------------------------------------------------------------------------
@@ -511,10 +462,10 @@ class ClassicGroups:
         group = self.group(request.group_id)
         leaving = request.members or [LeaveGroupRequest.Member(member_id=request.member_id)]
         if group is None:
-            errors, result = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), _NOTHING
+            errors, write = [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), None
         else:
             errors = [self._leave(group, each) for each in leaving]
-            result = self._after_removal(group) if ErrorCode.NONE in errors else _NOTHING
+            write = self._after_removal(group) if ErrorCode.NONE in errors else None
         response = LeaveGroupResponse(
             error_code=errors[0] if not request.members else ErrorCode.NONE,
             members=[
@@ -524,7 +475,7 @@ class ClassicGroups:
                 for each, error in zip(leaving, errors, strict=True)
             ],
         )
-        return result.answering(response)
+        return _answering(response, write)
 
     def _leave(self, group: ClassicGroup, leaving: LeaveGroupRequest.Member) -> ErrorCode:
         member_id = leaving.member_id
@@ -541,8 +492,13 @@ class ClassicGroups:
         self._dismiss(group, member)
         return ErrorCode.NONE
 
-    def _schedule(self, key: str, delay_ms: int, plan: Callable[[], CoordinatorResult[None]]) -> None:
-        self._timer.schedule(key, delay_ms, lambda _: plan())
+    def _schedule(self, key: str, delay_ms: int, step: Callable[[], Write | None]) -> None:
+        self._timer.schedule(key, delay_ms, lambda _: step() or CoordinatorResult(None))
+
+
+def _answering(response: T, write: Write | None) -> CoordinatorResult[T]:
+    """This response, once what there is to write is committed."""
+    return CoordinatorResult(response) if write is None else write.answering(response)
 
 
 def _member(request: JoinGroupRequest, client_id: str, client_host: str) -> ClassicMember:
