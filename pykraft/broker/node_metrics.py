@@ -36,7 +36,7 @@ from pykraft.controller.controller import QuorumController
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup, ClassicState
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.runtime import State
+from pykraft.coordinator.shard_context import State
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.client import RaftClient
 from pykraft.raft.quorum_state import Candidate, Follower, Leader, Prospective, Unattached

@@ -62,6 +62,11 @@ class Room:
         """The kind of fault that it is if its poll raises; None: that ends the turn."""
         self._rooms: Rooms | None = None
 
+    @property
+    def may_gather(self) -> bool:
+        """Whether other requests wait to be handled before the room is visited, as far as the runner says."""
+        return self._rooms is None or self._rooms.more_waits()
+
     def mark(self, why: str) -> None:
         """Something that its poll reads has changed: it is visited in this turn, or in another one at once. `why` is in
         the table of marks."""
@@ -108,6 +113,9 @@ class Rooms:
         """When the first room is to be looked into, or before."""
         self._at = _BETWEEN_TURNS
         """The room that is polled now."""
+        self.more_waits: Callable[[], bool] = lambda: True
+        """Whether requests wait that will be handled before the next turn; the runner knows. What a room gathers until
+        its visit need not wait for that if nothing more can come."""
 
     def add(self, room: Room, poll: Callable[[int], Poll | int], fault: str | None = None) -> None:
         """Add a room after the others. What its poll raises is a `fault` of this kind; or, without one, ends the

@@ -49,6 +49,10 @@ class PartitionLog(Protocol):
         """Append the marker that ends a transaction; the offset after it. KafkaError if that is not possible."""
         ...
 
+    def max_batch_bytes(self, partition: int) -> int:
+        """The largest batch that it takes. KafkaError if this broker does not lead the partition."""
+        ...
+
     def high_watermark(self, partition: int) -> int: ...
 
     def batches(self, partition: int, offset: int = 0) -> Iterator[RecordBatch]:

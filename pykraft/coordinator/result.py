@@ -1,13 +1,14 @@
 """What a coordinator's handler plans, and the two things that it asks of the runtime around it.
 
-A coordinator changes its state in one way only: a handler plans `(records, response)` without changing anything, the
-runtime appends the records to the coordinator's partition, `replay` of each record changes the state, and the response
-goes out once the records are committed. A handler that plans no records still waits for what was appended before it:
+A coordinator changes its state in one way only: a handler plans `(records, response)` without changing anything,
+`replay` of each record changes the state, the runtime appends the records to the coordinator's partition, and the
+response goes out once they are committed. A handler that plans no records still waits for what was appended before it:
 its response may rest on that. A response that is a `Promise` is different: it is kept when the handler's own condition
 comes true (all members have joined), and waits for no record.
 
 A plan may have an `after`: soft state that no record holds (timers, waiting members) changes there, once the records
-are in the log and replayed. If the append fails, `after` is not called and nothing has changed.
+are replayed. If the append fails before that, `after` is not called and nothing has changed; if it fails after that,
+the whole shard is dropped, soft state and all.
 
 Follows org.apache.kafka.coordinator.common.runtime.{CoordinatorResult,CoordinatorTimer}.
 """

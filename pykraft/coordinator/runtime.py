@@ -5,14 +5,15 @@ A **shard** is a state machine whose log is that partition. The runtime gives it
 ::
 
     leader elected   LOADING   the partition is read from its start, each record is replayed
-                     ACTIVE    requests are planned, appended, replayed, and answered once they are committed
+                     ACTIVE    requests are planned, replayed, appended, and answered once they are committed
                          FAILED    a record cannot be replayed: requests get NOT_COORDINATOR until the next leader tries
     leader lost      (gone)    requests that wait get NOT_COORDINATOR; the next leader has the log
 
-A *write* calls ``plan(shard)``. It returns a `CoordinatorResult`, which changes nothing yet. The records go into the
-partition as one batch, so after a crash all of them are there or none. Then they are replayed, and the response waits
-until the high watermark has passed them. The state therefore runs ahead of what is committed, exactly as the active
-controller's image does; and a response without records waits, too, until what its plan has seen is committed.
+A *write* calls ``plan(shard)``. It returns a `CoordinatorResult`, which changes nothing yet. The records are replayed,
+and go into the partition together, so after a crash all of them are there or none. Writes of one turn share a batch
+(`shard_writer`). The response waits until the high watermark has passed the records. The state therefore runs ahead of
+what is committed, exactly as the active controller's image does; and a response without records waits, too, until what
+its plan has seen is committed.
 
 A *read* calls ``look(committed, live)`` and waits for nothing. It answers from what is committed: each shard has a
 second copy that follows the high watermark (`committed_view`). There is one exception. A new leader does not know how
@@ -28,8 +29,8 @@ Faults
 ------
 A client may write to an internal topic, and code has bugs. Neither may stop the node. A record that cannot be replayed
 fails the load of its partition; the journal says which record it was, and why. When a record cannot be replayed that
-was appended a moment ago, the shard may have taken in a part of it. So it is dropped, and loaded again from the log.
-(Kafka replays before it appends, and rolls its timeline tables back.) A plan, a look or a callback that raises changes
+was planned a moment ago, the shard may have taken in a part of it. So it is dropped, and loaded again from the log.
+(Kafka rolls its timeline tables back.) A plan, a look or a callback that raises changes
 nothing in the log: its request gets UNKNOWN_SERVER_ERROR, and the shard goes on.
 
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
@@ -43,23 +44,21 @@ CoordinatorOperationExceptionHelper}.
 """
 
 import struct
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
 from operator import mul
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pykraft.common.core import Promise, Steps
+from pykraft.common.core import FOREVER, Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.rooms import Room
-from pykraft.common.timer import Timer, TimerTask
+from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
 from pykraft.coordinator.committed_view import CommittedView
 from pykraft.coordinator.ports import PartitionLog, Shard
-from pykraft.coordinator.replay import NO_PRODUCER, Change, UnreplayableRecordError, changes
+from pykraft.coordinator.replay import Change, UnreplayableRecordError, changes
 from pykraft.coordinator.replay_turn import ReplayTurn
 from pykraft.coordinator.result import (
     CoordinatorResult,
@@ -67,60 +66,13 @@ from pykraft.coordinator.result import (
     TransactionalWriter,
     TransactionEnd,
     seen_by_client,
-    split,
 )
+from pykraft.coordinator.shard_context import Context, Read, State
 from pykraft.coordinator.shard_timer import NoTimer, ShardTimer
-from pykraft.protocol.messages.coordinators import RecordTypes, encode_coordinator_record
+from pykraft.coordinator.shard_writer import ShardWriter
+from pykraft.protocol.messages.coordinators import RecordTypes
 
 S = TypeVar("S", bound=Shard)
-
-
-class State(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-
-
-class _Waiting(NamedTuple):
-    """A response that waits until the log is committed up to `offset`, or until it times out."""
-
-    offset: int
-    promise: Promise[Any]
-    result: CoordinatorResult[Any]
-    timeout: TimerTask
-
-
-class _Read(NamedTuple):
-    """A read that waits until what is committed is known."""
-
-    look: Callable[[Any, Any], Any]
-    promise: Promise[Any]
-
-
-@dataclass(eq=False)
-class _Context(Generic[S]):
-    """A shard, and what the runtime knows of it."""
-
-    partition: int
-    epoch: int
-    shard: S
-    timer: ShardTimer
-    loading: Steps[None] | None
-    state: State = State.LOADING
-    end_offset: int = 0
-    """After the last record that the shard has seen."""
-    waiting: deque[_Waiting] = field(default_factory=deque)
-    view: CommittedView[S] | None = None
-    """What readers see, if there are readers."""
-    catching_up: Steps[None] | None = None
-    """The view reads the log."""
-    reads: list[_Read] = field(default_factory=list)
-    loaded_end: int = 0
-    """The log's end when it was loaded: the leader before may have acknowledged everything up to it."""
-    reads_wait_until: int = 0
-    """How long reads wait for `loaded_end` to be committed."""
-    skipped: set[int] = field(default_factory=set)
-    """The types of records that were skipped."""
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -136,13 +88,14 @@ class CoordinatorRuntime(Generic[S]):
         timer: Timer,
         trace: Tracer,
         commit_timeout_ms: int,
+        append_linger_ms: int = 0,
         has_readers: bool = False,
         faults: FaultHandler | None = None,
         room: Room | None = None,
     ) -> None:
         """`make_shard(partition, timer)` makes an empty one; a response whose records are not committed after
-        `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE. With `has_readers` there is a committed view of each
-        shard, for `read`."""
+        `commit_timeout_ms` becomes COORDINATOR_NOT_AVAILABLE. `append_linger_ms` is how long writes are gathered (see
+        `shard_writer`). With `has_readers` there is a committed view of each shard, for `read`."""
         self._name = name
         self._types = types
         self._log = log
@@ -152,10 +105,21 @@ class CoordinatorRuntime(Generic[S]):
         self._commit_timeout_ms = commit_timeout_ms
         self._has_readers = has_readers
         self._faults = faults or FaultHandler(trace)
-        self._contexts: dict[int, _Context[S]] = {}
-        self._has_news: set[int] = set()
+        self._contexts: dict[int, Context[S]] = {}
         self._room = room or Room(name)
+        self._writer: ShardWriter[S] = ShardWriter(
+            name=name,
+            log=log,
+            timer=timer,
+            faults=self._faults,
+            room=self._room,
+            owner=self,
+            commit_timeout_ms=commit_timeout_ms,
+            linger_ms=append_linger_ms,
+        )
         self._turn = ReplayTurn()
+        self._reading: dict[Context[S], None] = {}
+        """Shards that are loaded, or whose views read the log."""
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -172,12 +136,13 @@ class CoordinatorRuntime(Generic[S]):
 
         timer = ShardTimer(self._timer, write)
         timer.set_time(now)
-        context = _Context(partition, epoch, self._make_shard(partition, timer), timer, None)
+        context = Context(partition, epoch, self._make_shard(partition, timer), timer)
         if self._has_readers:
             view = self._make_shard(partition, NoTimer())
             context.view = CommittedView(view, self._types, self._log, partition, self._turn)
         context.loading = self._load(context)
         self._contexts[partition] = context
+        self._reading[context] = None
         self._room.mark("load")
         self._trace("coordinator", topic=self._name, partition=partition, state="loading", epoch=epoch)
 
@@ -189,7 +154,7 @@ class CoordinatorRuntime(Generic[S]):
         self._unload(context)
         self._trace("coordinator", topic=self._name, partition=partition, state="resigned", epoch=context.epoch)
 
-    def _unload(self, context: _Context[S]) -> None:
+    def _unload(self, context: Context[S]) -> None:
         """The shard is asked no more: all that wait hear of it."""
         context.loading = context.catching_up = None
         context.timer.close()
@@ -197,9 +162,11 @@ class CoordinatorRuntime(Generic[S]):
             context.shard.on_unloaded()
         except Exception as error:
             self._faults.handle_fault("coordinator-unload", error, topic=self._name, partition=context.partition)
-        self._fail_waiting(context, KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved"))
+        moved = KafkaError(ErrorCode.NOT_COORDINATOR, "the coordinator has moved")
+        self._writer.fail_all(context, moved, self._trace.now)
+        self._fail_reads(context, moved)
 
-    def _fail(self, context: _Context[S], kind: str, error: Exception, offset: int) -> None:
+    def _fail(self, context: Context[S], kind: str, error: Exception, offset: int) -> None:
         """The shard cannot be loaded, or its committed view cannot follow. The next leader tries again."""
         context.state = State.FAILED
         why = {"offset": offset}
@@ -212,8 +179,9 @@ class CoordinatorRuntime(Generic[S]):
         if not isinstance(cause, KafkaError | ProtocolError):  # these are about the bytes; another is our own bug
             self._faults.handle_fault(kind, cause, **place, **why)
 
-    def _reload(self, context: _Context[S], error: Exception, now: int) -> None:
-        """The shard may have taken in a part of what was appended: begin again with what is in the log."""
+    def reload(self, context: Context[S], error: Exception, now: int) -> None:
+        """The shard may have taken in a part of what was appended, or what the log has refused: begin again with what
+        is in the log."""
         partition, epoch, cause = context.partition, context.epoch, error
         record_type = -1
         if isinstance(error, UnreplayableRecordError):
@@ -221,8 +189,15 @@ class CoordinatorRuntime(Generic[S]):
         if self._contexts.get(partition) is context:
             self.resign(partition)
             self.lead(partition, epoch, now)
-        place = {"topic": self._name, "partition": partition, "record_type": record_type}
-        self._faults.handle_fault("coordinator-replay", cause, **place)
+        place = {"topic": self._name, "partition": partition}
+        if isinstance(error, KafkaError):
+            self._trace("coordinator", **place, state=f"append refused: {error}", epoch=epoch)
+        else:
+            self._faults.handle_fault("coordinator-replay", cause, **place, record_type=record_type)
+
+    def is_current(self, context: Context[S]) -> bool:
+        """Whether this broker has this shard, and may write to it."""
+        return self._contexts.get(context.partition) is context and context.state is State.ACTIVE
 
     @property
     def is_loading(self) -> bool:
@@ -237,26 +212,35 @@ class CoordinatorRuntime(Generic[S]):
     @property
     def has_work(self) -> bool:
         """Whether `poll` is to be called again at once."""
-        return bool(self._has_news) or any(
-            context.state is State.LOADING or context.catching_up is not None for context in self._contexts.values()
-        )
+        return bool(self._writer.has_news or self._reading)
+
+    def deadline(self, now: int) -> int:
+        """When `poll` is to be called again, if nothing marks the room."""
+        if self.has_work:
+            return now
+        return self._writer.deadline() if self._writer.open_batches else FOREVER
 
     def poll(self, now: int) -> None:
-        """Answer what is committed by now, and load on."""
-        if self._has_news:
+        """Write what has been gathered, answer what is committed by now, and load on."""
+        if self._writer.open_batches:
+            self._writer.close_due(now)
+        if self._writer.has_news:
             self._answer_committed(now)
-        behind = [each for each in self._contexts.values() if each.catching_up is not None]
-        loading = [each for each in self._contexts.values() if each.loading is not None]
-        if behind or loading:
-            self._turn.begin()
-        for context in behind:
+        if self._reading:
+            self._read_on(now)
+
+    def _read_on(self, now: int) -> None:
+        """Read the logs of shards that need it; views first, because a client waits for them."""
+        self._turn.begin()
+        for context in [each for each in self._reading if each.catching_up is not None]:
             if not self._turn.is_over:
                 self._catch_up(context, now)
-        for context in loading:
+        for context in [each for each in self._reading if each.loading is not None]:
             if not self._turn.is_over:
                 self._load_on(context, now)
+        self._reading = {each: None for each in self._reading if each.is_reading}
 
-    def _load_on(self, context: _Context[S], now: int) -> None:
+    def _load_on(self, context: Context[S], now: int) -> None:
         """One step of the load."""
         if context.loading is None:  # another shard's failure has ended it a moment ago
             return
@@ -277,7 +261,7 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:
             self._fail(context, "coordinator-load", error, context.end_offset)
 
-    def _load(self, context: _Context[S]) -> Steps[None]:
+    def _load(self, context: Context[S]) -> Steps[None]:
         """Replay the partition from its start to its end. Meanwhile `end_offset` is where the batch begins."""
         for batch in self._log.batches(context.partition):
             context.end_offset = batch.base_offset
@@ -292,7 +276,7 @@ class CoordinatorRuntime(Generic[S]):
                 context.view.note(batch.next_offset, found)
         context.end_offset = self._log.end_offset(context.partition)
 
-    def _skip(self, context: _Context[S], offset: int, record_type: int) -> None:
+    def _skip(self, context: Context[S], offset: int, record_type: int) -> None:
         """A later release may have written this record, before an upgrade was taken back. The first of its type is
         told."""
         if record_type not in context.skipped:
@@ -306,7 +290,7 @@ class CoordinatorRuntime(Generic[S]):
         """The shard of this partition; KafkaError if it is not here, or not loaded yet."""
         return self._active(partition).shard
 
-    def _active(self, partition: int) -> _Context[S]:
+    def _active(self, partition: int) -> Context[S]:
         context = self._contexts.get(partition)
         if context is None or context.state is State.FAILED:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate partition {partition}")
@@ -329,7 +313,13 @@ class CoordinatorRuntime(Generic[S]):
 
     def has_waiting(self, partition: int) -> bool:
         """Whether a response waits until its records are committed."""
-        return partition in self._contexts and bool(self._contexts[partition].waiting)
+        context = self._contexts.get(partition)
+        return context is not None and (context.batch is not None or bool(context.waiting))
+
+    def unwritten(self, partition: int) -> Sequence[Change]:
+        """What the shard has replayed, and its log does not have yet."""
+        batch = self._active(partition).batch
+        return () if batch is None else batch.changes
 
     def write(
         self,
@@ -342,47 +332,18 @@ class CoordinatorRuntime(Generic[S]):
         records are part of its transaction, and the shard learns from its marker whether they count."""
         try:
             context = self._active(partition)
-            context.timer.set_time(now)
-            result = plan(context.shard)
         except KafkaError as error:
             return Promise.of(error)
-        except Exception as error:
-            return Promise.of(self._unexpected("coordinator-plan", error))
-        try:
-            self._append(context, result, now, writer)
-            committed = self._log.high_watermark(partition)
-            if result.after is not None:
-                result.after(now)
-        except KafkaError as error:
-            seen = seen_by_client(error)
-            self._end(context, result, seen, now)
-            return result.response if isinstance(result.response, Promise) else Promise.of(seen)
-        except Exception as error:
-            unexpected = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the records cannot be replayed")
-            self._end(context, result, unexpected, now)
-            self._reload(context, error, now)
-            return result.response if isinstance(result.response, Promise) else Promise.of(unexpected)
-        late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
-        return self._answer(context, result, committed, now, self._commit_timeout_ms, late)
+        return self._writer.write(context, plan, now, writer)
 
     def end_transaction(self, partition: int, end: TransactionEnd, timeout_ms: int, now: int) -> Promise[Any]:
         """Append the marker and replay it; a promise of None once it is committed, or of the KafkaError that refused
         it. REQUEST_TIMED_OUT: it is written, and was not committed within `timeout_ms`."""
         try:
             context = self._active(partition)
-            context.timer.set_time(now)
-            context.end_offset = self._log.append_marker(partition, end, now)
-            marker = Change(None, end.producer_id, end.committed)
-            self._note(context, [marker])
-            marker.apply(context.shard)
-            committed = self._log.high_watermark(partition)
         except KafkaError as error:
             return Promise.of(error)
-        except Exception as error:
-            self._reload(context, error, now)
-            return Promise.of(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the marker cannot be replayed"))
-        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the marker was not replicated in time")
-        return self._answer(context, CoordinatorResult(None), committed, now, timeout_ms, late)
+        return self._writer.end_transaction(context, end, timeout_ms, now)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
@@ -400,7 +361,7 @@ class CoordinatorRuntime(Generic[S]):
             context = self._active(partition)
         except KafkaError as error:
             return Promise.of(error)
-        context.reads.append(_Read(look, promise))
+        context.reads.append(Read(look, promise))
         self._answer_reads(context, now)
         if not promise.kept:
             wait_until = max(now, context.reads_wait_until)
@@ -408,7 +369,7 @@ class CoordinatorRuntime(Generic[S]):
             promise.then(lambda _: timeout.cancel())
         return promise
 
-    def _answer_reads(self, context: _Context[S], now: int) -> None:
+    def _answer_reads(self, context: Context[S], now: int) -> None:
         """Answer the reads of this partition, unless they have to wait."""
         view = context.view
         if view is None or not (context.reads or view.is_behind):
@@ -425,6 +386,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         if not is_caught_up:
             context.catching_up = context.catching_up or view.read_log()
+            self._reading[context] = None
             self._room.mark("catch up")
             return
         if committed < context.loaded_end and now < context.reads_wait_until:
@@ -436,22 +398,10 @@ class CoordinatorRuntime(Generic[S]):
             except KafkaError as error:
                 found = error
             except Exception as error:
-                found = self._unexpected("coordinator-read", error)
-            self._keep(read.promise, found)
+                found = self._writer.unexpected("coordinator-read", error)
+            self._writer.keep(read.promise, found)
 
-    def _unexpected(self, kind: str, error: Exception) -> KafkaError:
-        """What a client gets for an exception that nothing expected."""
-        self._faults.handle_fault(kind, error, topic=self._name)
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the coordinator met an unexpected error")
-
-    def _keep(self, promise: Promise[Any], value: Any) -> None:
-        """Keep a promise. What an answer leads to is not the shard's business, and must not hold up the others."""
-        try:
-            promise.keep(value)
-        except Exception as error:
-            self._faults.handle_fault("coordinator-answer", error, topic=self._name)
-
-    def _catch_up(self, context: _Context[S], now: int) -> None:
+    def _catch_up(self, context: Context[S], now: int) -> None:
         if context.catching_up is None:
             return
         try:
@@ -465,62 +415,12 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:
             self._fail(context, "coordinator-view", error, context.end_offset)
 
-    def _fail_reads(self, context: _Context[S], error: KafkaError) -> None:
+    def _fail_reads(self, context: Context[S], error: KafkaError) -> None:
         reads, context.reads = context.reads, []
         for read in reads:
-            self._keep(read.promise, error)
+            self._writer.keep(read.promise, error)
 
-    # --- what the log takes -------------------------------------------------------------------------------------------
-
-    def _append(
-        self, context: _Context[S], result: CoordinatorResult[Any], now: int, writer: TransactionalWriter | None
-    ) -> None:
-        if not result.records:
-            return
-        try:
-            encoded = [encode_coordinator_record(record) for record in result.records]
-        except struct.error as error:  # a client's string is longer than a record's may be
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a record cannot be written: {error}") from error
-        done = 0
-        producer_id = NO_PRODUCER if writer is None else writer.producer_id
-        for batch in [encoded] if result.is_atomic else split(encoded):
-            context.end_offset = self._log.append(context.partition, batch, now, writer)
-            appended = [Change(record, producer_id) for record in result.records[done : done + len(batch)]]
-            self._note(context, appended)
-            for change in appended if result.is_replayed else ():
-                change.apply(context.shard)
-            done += len(batch)
-
-    @staticmethod
-    def _note(context: _Context[S], appended: Sequence[Change]) -> None:
-        if context.view is not None:
-            context.view.note(context.end_offset, appended)
-
-    def _answer(
-        self,
-        context: _Context[S],
-        result: CoordinatorResult[Any],
-        committed: int,
-        now: int,
-        timeout_ms: int,
-        late: KafkaError,
-    ) -> Promise[Any]:
-        """The response, once what the shard has seen is committed; `late` if that takes longer than `timeout_ms`."""
-        promise: Promise[Any] = Promise()
-        if context.end_offset <= committed and not context.waiting:
-            self._end(context, result, None, now)
-            self._keep(promise, result.response)
-        else:
-            timeout = self._timer.at(now + timeout_ms, lambda then: self._time_out(context, promise, late, then))
-            context.waiting.append(_Waiting(context.end_offset, promise, result, timeout))
-        return result.response if isinstance(result.response, Promise) else promise
-
-    def _time_out(self, context: _Context[S], promise: Promise[Any], error: KafkaError, now: int) -> None:
-        context.timer.set_time(now)
-        waiting = next(each for each in context.waiting if each.promise is promise)
-        context.waiting.remove(waiting)
-        self._end(context, waiting.result, error, now)
-        self._keep(promise, error)
+    # --- what is committed --------------------------------------------------------------------------------------------
 
     def note_high_watermark(self, partition: int) -> None:
         """The partition's high watermark may have moved: the next `poll` answers what waited for it. Not here, because
@@ -530,13 +430,13 @@ class CoordinatorRuntime(Generic[S]):
             return
         is_behind = context.view is not None and context.view.is_behind
         if context.waiting or context.reads or is_behind:
-            self._has_news.add(partition)
+            self._writer.has_news.add(partition)
             self._room.mark("news")
 
     def _answer_committed(self, now: int) -> None:
-        while self._has_news:
-            partition = min(self._has_news)
-            self._has_news.discard(partition)  # what is answered now may append, and so bring news again
+        while self._writer.has_news:
+            partition = min(self._writer.has_news)
+            self._writer.has_news.discard(partition)  # what is answered now may append, and so bring news again
             context = self._contexts.get(partition)
             if context is None:
                 continue
@@ -545,32 +445,8 @@ class CoordinatorRuntime(Generic[S]):
                 committed = self._log.high_watermark(partition)
             except KafkaError:  # the partition is gone, and the metadata have not said so yet
                 continue
-            while context.waiting and context.waiting[0].offset <= committed:
-                waiting = context.waiting.popleft()
-                waiting.timeout.cancel()
-                self._end(context, waiting.result, None, now)
-                self._keep(waiting.promise, waiting.result.response)
+            self._writer.answer_committed(context, committed, now)
             self._answer_reads(context, now)
-
-    def _end(self, context: _Context[S], result: CoordinatorResult[Any], error: KafkaError | None, now: int) -> None:
-        """The records are committed, or will not be. What `on_end` plans is written as any plan is."""
-        if result.on_end is None:
-            return
-        try:
-            more = result.on_end(error, now)
-        except Exception as unexpected:
-            self._faults.handle_fault("coordinator-end", unexpected, topic=self._name, partition=context.partition)
-            return
-        if more is not None and self._contexts.get(context.partition) is context:
-            self.write(context.partition, lambda _: more, now)
-
-    def _fail_waiting(self, context: _Context[S], error: KafkaError) -> None:
-        while context.waiting:
-            waiting = context.waiting.popleft()
-            waiting.timeout.cancel()
-            self._end(context, waiting.result, error, self._trace.now)
-            self._keep(waiting.promise, error)
-        self._fail_reads(context, error)
 
 
 _POWERS = [1]

@@ -49,6 +49,7 @@ class FusedStages:
         self._acceptors: list[Acceptor] = []
         self._idle_check = 0
         self._requests.on_error = partial(node.fault_handler.handle_fault, "network")
+        node.rooms.more_waits = lambda: len(self._requests) > 0
         self._times = ThreadTimes(node.metrics, metrics)
         node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
         node.metrics.series("socket-server-metrics", "connection-count", self._connections)

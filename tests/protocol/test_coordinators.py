@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft.common.errors import ProtocolError
+from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.as_json import as_json
 from pykraft.protocol.messages.coordinators import (
     GROUP_RECORDS,
@@ -15,6 +16,8 @@ from pykraft.protocol.messages.coordinators import (
     ConsumerProtocolSubscription,
     CoordinatorRecord,
     GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
     RecordTypes,
     UnknownRecordTypeError,
     decode_coordinator_record,
@@ -125,3 +128,20 @@ def test_a_kind_that_is_not_known_says_its_number(number: int) -> None:
     with pytest.raises(UnknownRecordTypeError) as refused:
         decode_coordinator_record(GROUP_RECORDS, number.to_bytes(2, "big", signed=True), None)
     assert refused.value.record_type == number
+
+
+@pytest.mark.parametrize("topic_id", [ZERO_UUID, Uuid(bytes(range(16)))], ids=["without an id", "with an id"])
+@pytest.mark.parametrize("version", [1, 3, 4])
+@pytest.mark.parametrize("metadata", ["", "é", "x" * 200])
+@pytest.mark.parametrize("offset", [0, (1 << 63) - 1])
+def test_a_committed_offset_is_written_as_its_messages_say(
+    topic_id: Uuid, version: int, metadata: str, offset: int
+) -> None:
+    key = OffsetCommitKey(group="gé", topic="t", partition=7)
+    value = OffsetCommitValue(
+        offset=offset, leader_epoch=-1, metadata=metadata, commit_timestamp=1 << 41, topic_id=topic_id
+    )
+    for _ in range(2):  # its key is kept
+        encoded = encode_coordinator_record(CoordinatorRecord(1, key, version, value))
+        assert encoded == (b"\0\1" + key.to_bytes(0), bytes([0, version]) + value.to_bytes(version))
+    assert encode_coordinator_record(CoordinatorRecord(1, key, None, None)) == (encoded[0], None)

@@ -20,7 +20,7 @@ from typing import Any
 from pykraft.broker.coordination.group_topics import ImageTopics, topic_changes
 from pykraft.broker.coordination.transaction_verification import Transaction, TransactionVerification, Verified
 from pykraft.broker.replication.replica_manager import ReplicaManager
-from pykraft.common.core import FOREVER, Clock, Promise, Steps
+from pykraft.common.core import Clock, Promise, Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.rooms import Room
@@ -149,7 +149,7 @@ class InternalLog:
         time_ms = self._clock.time_ms()
         for key, value in records:
             builder.append(time_ms, key, value)
-        most = self._replicas.partition(place).log.config[MAX_MESSAGE_BYTES]
+        most = self.max_batch_bytes(partition)
         if builder.size > most:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{builder.size} bytes of records; {most} are allowed")
         batch = RecordBatch(memoryview(builder.build()))
@@ -161,6 +161,10 @@ class InternalLog:
         place = TopicPartition(self._topic, partition)
         time_ms, needs_all = self._clock.time_ms(), self._needs_all
         return append_marker(self._replicas, place, end, time_ms, now, needs_all=needs_all).last_offset + 1
+
+    def max_batch_bytes(self, partition: int) -> int:
+        most: int = self._replicas.partition(TopicPartition(self._topic, partition)).log.config[MAX_MESSAGE_BYTES]
+        return most
 
     def high_watermark(self, partition: int) -> int:
         return self._replicas.partition(TopicPartition(self._topic, partition)).log.high_watermark
@@ -230,6 +234,8 @@ class GroupCoordinator:
         self._topics = ImageTopics(replicas.image)
         self._clock = clock
         self._random = random
+        self._usual_config = consumer_group_config(config, {})
+        """Of a consumer group without settings of its own."""
         self.room = Room("groups")
         self._is_stale = False
         """Which partitions are led here may have changed."""
@@ -250,6 +256,7 @@ class GroupCoordinator:
             timer=timer,
             trace=trace,
             commit_timeout_ms=config[keys.OFFSETS_COMMIT_TIMEOUT_MS],
+            append_linger_ms=config[keys.GROUP_COORDINATOR_APPEND_LINGER_MS],
             has_readers=True,
             faults=faults,
             room=self.room,
@@ -348,7 +355,8 @@ class GroupCoordinator:
             self.runtime.write(partition, partial(GroupShard.forget_topics, topics=topics), now)
 
     def poll(self, now: int) -> int:
-        """Take over and give up partitions, load, answer what is committed; when to be called again."""
+        """Take over and give up partitions, load, write what was gathered, answer what is committed; when to be called
+        again."""
         if self._is_stale:
             topic = self._topics.image.topic_named(GROUP_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
@@ -357,7 +365,7 @@ class GroupCoordinator:
         self.runtime.poll(now)
         if self._deleted:
             self._forget_deleted(now)
-        return now if self.runtime.has_work else FOREVER
+        return self.runtime.deadline(now)
 
     def look_at(self, name: str) -> None:
         """Compute and remember what a group that subscribes to this topic needs to know of it."""
@@ -367,7 +375,8 @@ class GroupCoordinator:
 
     def _config_of(self, group_id: str) -> ConsumerGroupConfig:
         """The settings of a consumer group: the broker's, under those that the group has of its own."""
-        return consumer_group_config(self.config, self._topics.image.config_of(ResourceType.GROUP, group_id))
+        own = self._topics.image.config_of(ResourceType.GROUP, group_id)
+        return consumer_group_config(self.config, own) if own else self._usual_config
 
     @property
     def has_consumer_groups(self) -> bool:

@@ -27,9 +27,9 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     },
     "controller": {
         "request": "a change may be left to make, or a broker's session is longer",
-        "leader": "another node leads, or this one does",
         "role": "this node may not write any more, though the listeners have not been told",
-        "metadata": "more is committed: the level of a feature may be one that this node does not have",
+        "metadata": "more is committed: the level of a feature may be one that this node does not have; and what a new "
+        "leader commits first makes it the controller",
     },
     "controller-registration": {
         "no answer": "it has to be sent again",
@@ -42,7 +42,6 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "metadata": "the image may have come to the registration",
     },
     "lifecycle": {
-        "start": "the listeners are open: register",
         "registration answer": "the broker has an epoch, or has to ask again",
         "heartbeat answer": "the next heartbeat may be due sooner",
         "metadata": "the broker may have caught up with its registration",
@@ -57,6 +56,7 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     "groups": {
         "metadata": "the partitions that are led here may be others",
         "log made": "a partition of the internal topic may be led here by now",
+        "batch": "a batch of decisions has to be written, now or when it has lingered",
         "news": "something that a response waits for may be committed",
         "load": "a shard has to be loaded again",
         "catch up": "a read waits until the committed view has read the log",

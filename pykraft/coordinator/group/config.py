@@ -39,6 +39,12 @@ OFFSETS_TOPIC_SEGMENT_BYTES = integer(
 OFFSETS_COMMIT_TIMEOUT_MS = integer(
     "offsets.commit.timeout.ms", 5000, "a commit that is not replicated after this long fails", at_least=1
 )
+GROUP_COORDINATOR_APPEND_LINGER_MS = integer(
+    "group.coordinator.append.linger.ms",
+    -1,
+    "the coordinator gathers writes this long before it appends them; -1: those that are there to be handled",
+    at_least=-1,
+)
 
 # --- committed offsets ------------------------------------------------------------------------------------------------
 
@@ -120,6 +126,7 @@ GROUP_KEYS: list[Key[Any]] = [
     OFFSETS_TOPIC_REPLICATION_FACTOR,
     OFFSETS_TOPIC_SEGMENT_BYTES,
     OFFSETS_COMMIT_TIMEOUT_MS,
+    GROUP_COORDINATOR_APPEND_LINGER_MS,
     OFFSET_METADATA_MAX_BYTES,
     OFFSETS_RETENTION_MINUTES,
     OFFSETS_RETENTION_CHECK_INTERVAL_MS,

@@ -97,10 +97,12 @@ class OffsetStore:
 
     # --- records ------------------------------------------------------------------------------------------------------
 
-    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int) -> None:
-        """Take a record in; `producer_id` is that of its transaction, or -1."""
+    def replay(self, key: OffsetCommitKey, found: Message | None, producer_id: int) -> None:
+        """Take a record in; `producer_id` is that of its transaction, or -1. ProtocolError if its value is none of a
+        committed offset."""
         place = TopicPartition(key.topic, key.partition)
         self._replayed += 1
+        value = found if type(found) is OffsetCommitValue else commit_value(found)
         if value is None:
             self._forget(self._offsets, key.group, place)
             if key.group in self._writers:

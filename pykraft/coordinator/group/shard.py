@@ -103,7 +103,7 @@ class GroupShard:
     def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
-            self.offsets.replay(key, offset_records.commit_value(value), producer_id)
+            self.offsets.replay(key, value, producer_id)
             if value is not None and key.group not in self.groups:
                 self.classic.make(key.group)  # a simple group
         elif record.record_type in CONSUMER_GROUP_RECORD_TYPES:

@@ -203,6 +203,7 @@ BRANCHES: tuple[Way, ...] = (
                 "A member joins a classic group",
                 (
                     "broker/requests/coordinators/groups.py",
+                    "coordinator/shard_writer.py",
                     "coordinator/shard_timer.py",
                     "coordinator/group/shard.py",
                     "coordinator/group/classic_groups/classic.py",
@@ -219,8 +220,6 @@ BRANCHES: tuple[Way, ...] = (
             (
                 "A member of a consumer group (KIP-848) sends a heartbeat",
                 (
-                    "coordinator/group/config.py",
-                    "common/settings/group_config.py",
                     "coordinator/group/consumer_groups/consumer_membership.py",
                     "coordinator/group/consumer_groups/consumer_group.py",
                     "coordinator/group/consumer_groups/consumer_group_member.py",

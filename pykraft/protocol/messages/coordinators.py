@@ -19,6 +19,7 @@ transaction-coordinator, and org.apache.kafka.clients.consumer.internals.Consume
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from pykraft.common.errors import ProtocolError
@@ -45,6 +46,10 @@ from pykraft.protocol.schema import Array, Message, Struct, field, int8, int16, 
 
 _NUMBER = struct.Struct(">h")
 _KEY_VERSION = 0
+_COMMIT_VERSION = 4
+_COMMIT = struct.Struct(">hqibq")
+"""Of a committed offset: the version, the offset, its leader epoch, the length of its text, the time."""
+_EMPTY, _NO_TAGS, _TOPIC_ID_TAG = 1, b"\0", b"\1\0\x10"
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -242,11 +247,30 @@ class UnknownRecordTypeError(ProtocolError):
 
 
 def encode_coordinator_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """(key, value) of this record in its log."""
-    key = _NUMBER.pack(record.record_type) + record.key.to_bytes(_KEY_VERSION)
-    if record.value is None or record.version is None:
-        return key, None
-    return key, _NUMBER.pack(record.version) + record.value.to_bytes(record.version)
+    """(key, value) of this record in its log. Committed offsets are most of what is written, and a group commits for
+    the same partitions again and again: their keys are kept, and their values have a way of their own."""
+    record_type, key, version, value = record
+    if type(key) is OffsetCommitKey:
+        encoded = _commit_key(record_type, key.group, key.topic, key.partition)
+    else:
+        encoded = _NUMBER.pack(record_type) + key.to_bytes(_KEY_VERSION)
+    if value is None or version is None:
+        return encoded, None
+    if version == _COMMIT_VERSION and type(value) is OffsetCommitValue and not value.metadata:
+        return encoded, _commit_value(value)
+    return encoded, _NUMBER.pack(version) + value.to_bytes(version)
+
+
+@lru_cache(1 << 12)
+def _commit_key(record_type: int, group: str, topic: str, partition: int) -> bytes:
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+    return _NUMBER.pack(record_type) + key.to_bytes(_KEY_VERSION)
+
+
+def _commit_value(value: OffsetCommitValue) -> bytes:
+    """An offset with an empty text, in version 4."""
+    fields = _COMMIT.pack(_COMMIT_VERSION, value.offset, value.leader_epoch, _EMPTY, value.commit_timestamp)
+    return fields + (_NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + value.topic_id)
 
 
 def decode_coordinator_record(types: RecordTypes, key: bytes, value: bytes | None) -> CoordinatorRecord:

@@ -119,7 +119,7 @@ def answers_of_a_shard(lone: LoneNode) -> None:
     for _ in range(RAISED_AT_A_PLACE):
         promise: Promise[Any] = Promise()
         promise.then(raise_planted)  # type: ignore[arg-type]
-        runtime._keep(promise, None)
+        runtime._writer.keep(promise, None)
 
 
 def room_of_the_node(kind: str) -> Callable[[LoneNode], None]:
@@ -202,7 +202,15 @@ def test_a_node_survives_an_exception_and_tells_it(name: str, lone: LoneNode, mo
 
 
 @pytest.mark.survives_faults
-def test_a_node_survives_a_replay_that_fails_after_its_append(lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("is_gathered", "groups"),
+    [pytest.param(True, ["g", "i"], id="before its append"), pytest.param(False, ["g", "h", "i"], id="after it")],
+)
+def test_a_node_survives_a_replay_that_fails(
+    is_gathered: bool, groups: list[str], lone: LoneNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write after which no request waits is appended first, so the log has it."""
+    lone.node.rooms.more_waits = lambda: is_gathered
     original, left = GroupShard.replay, [1]
 
     def replay(self: GroupShard, record: Any, producer_id: int) -> None:
@@ -216,7 +224,7 @@ def test_a_node_survives_a_replay_that_fails_after_its_append(lone: LoneNode, mo
     assert commit(lone, "h") == UNKNOWN
     assert len(faults(lone)) == 1
     assert commit(lone, "i") == ErrorCode.NONE
-    assert sorted(lone.broker.groups.runtime.active(0).groups) == ["g", "h", "i"]
+    assert sorted(lone.broker.groups.runtime.active(0).groups) == groups
 
 
 @pytest.mark.survives_faults

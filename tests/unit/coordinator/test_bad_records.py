@@ -13,7 +13,8 @@ import pytest
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.coordinator.runtime import State, partition_for
+from pykraft.coordinator.runtime import partition_for
+from pykraft.coordinator.shard_context import State
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest

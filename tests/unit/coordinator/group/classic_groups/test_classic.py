@@ -673,8 +673,9 @@ def test_while_too_few_replicas_are_in_sync_a_commit_is_written_and_answered_lat
     log = groups.lone.broker.replicas.partition(TopicPartition(GROUP_TOPIC, 0)).log
     before = log.log_end_offset
     late = groups.send_commit(5)
+    groups.run(1)
     assert log.log_end_offset == before + 1
-    groups.run(4_999)
+    groups.run(4_998)
     assert not late.kept
     groups.run(1)
     assert error_of_commit(late) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -726,6 +727,7 @@ def test_what_waited_when_the_leadership_was_lost_does_not_reach_the_log_of_the_
     only, _ = groups.new_member()
     groups.run(1)
     led = groups.sync(only, 1, **{only: b"mine"})
+    groups.run(1)
     assert not led.kept, "the other replica has not got it"
     runtime = groups.lone.broker.groups.runtime
     epoch = runtime._contexts[0].epoch
