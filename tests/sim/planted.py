@@ -30,7 +30,8 @@ from pykraft.coordinator.group.offsets import OffsetStore
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.group.topics import Assignment
 from pykraft.coordinator.result import CoordinatorResult
-from pykraft.coordinator.runtime import CoordinatorRuntime
+from pykraft.coordinator.shard_context import Operation
+from pykraft.coordinator.shard_writer import ShardWriter
 from pykraft.protocol.messages.coordinators import GroupMemberKey, GroupMetadataValue, OffsetCommitKey
 from pykraft.protocol.messages.group_values import GroupTargetAssignmentMemberValue
 from pykraft.raft import election
@@ -307,14 +308,28 @@ def a_follower_that_serves_what_is_not_committed() -> None:
 def a_commit_answered_before_it_is_committed() -> None:
     """A coordinator answers as soon as it has appended."""
 
-    answer = CoordinatorRuntime._answer
-
     def take_for_committed(
-        self: CoordinatorRuntime[Any], context: Any, result: CoordinatorResult[Any], committed: int, *rest: Any
-    ) -> Promise[Any]:
-        return answer(self, context, result, context.end_offset, *rest)
+        self: ShardWriter[Any], context: Any, operations: Sequence[Operation], now: int, *_: Any
+    ) -> None:
+        for operation in operations:
+            self._finish(context, operation, None, now)
 
-    put(CoordinatorRuntime, "_answer", take_for_committed)
+    put(ShardWriter, "_wait", take_for_committed)
+
+
+@bug
+def a_commit_answered_before_it_is_appended() -> None:
+    """A coordinator answers when it has decided, while the batch is open."""
+    answer = ShardWriter._answer
+
+    def answer_at_once(self: ShardWriter[Any], context: Any, result: CoordinatorResult[Any], *rest: Any) -> Any:
+        if context.batch is None:
+            return answer(self, context, result, *rest)
+        operation = Operation(result, Promise())
+        self._finish(context, operation, None, rest[1])
+        return result.response if isinstance(result.response, Promise) else operation.promise
+
+    put(ShardWriter, "_answer", answer_at_once)
 
 
 @bug

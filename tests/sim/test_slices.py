@@ -27,7 +27,7 @@ def test_a_slice_ends_as_often_as_the_seed_says() -> None:
 
 def test_of_the_seeds_those_that_are_said_to_interrupt_requests() -> None:
     assert all(draw(seed).slice_ends > 0 for seed in SHORT)
-    assert not any(draw(seed).slice_ends for seed in (*range(100), 1675, 3216))
+    assert not any(draw(seed).slice_ends for seed in (*range(100), 1679, 3216))
 
 
 @pytest.mark.limit(3600)

@@ -8,7 +8,9 @@ which trusts a snapshot, too. So the laws are:
 * After each truncation, and when a log is first seen in a life of its node, the producers and the aborted transactions
   are those that a replay of the whole log gives. The same holds of every log at the end of a run.
 * A node that truncates the log of a coordinator has no active shard of it. The shards of that partition on other nodes
-  are what a replay of the logs there gives. What readers of groups see is a replay up to the high watermark.
+  are what a replay of the logs there gives, and of what they have decided and not written yet. So a shard that is
+  loaded again is the one that was there before. What readers of groups see is a replay up to the high watermark. The
+  shards of groups are compared now and then besides.
 
 A restored producer may know fewer of its last batches than the replay: a snapshot keeps only the last one. For that
 batch's timestamp it has the producer's, which may be a marker's. The first unstable offset may be later than the
@@ -47,6 +49,8 @@ _NEVER = 1 << 62
 """No time and no offset comes so late."""
 _LATEST_VERSION = 2
 """Of transaction.version: its records hold most."""
+_LOOKS = 200
+"""The shards of groups are compared once in so many looks at a node."""
 COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
 
 
@@ -114,10 +118,26 @@ def check_shards(machines: Iterable[SimulatedNode], topic: str, number: int) -> 
         fresh = coordinator.make_shard(number, ShardTimer(Timer(), _refuse))
         for _ in replay(fresh, GROUP_RECORDS if topic == GROUP_TOPIC else TRANSACTION_RECORDS, log.batches(number)):
             """A shard is quiet while it is loaded."""
+        for change in coordinator.runtime.unwritten(number):
+            change.apply(fresh)
         known, expected = _kept(coordinator.runtime.active(number)), _kept(fresh)
         require(known == expected, f"the shard of {topic}-{number} on {machine.name} has {known}; its log {expected}")
         if isinstance(coordinator, GroupCoordinator):
             _check_view(machine.name, coordinator, number, log)
+
+
+class GroupShardChecks:
+    """Compares the shards of groups now and then, at times that do not depend on what a node does."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def look(self, machine: SimulatedNode, active: Iterable[int]) -> None:
+        """Compare these shards of a node, if it is time."""
+        self._looks += 1
+        if self._looks % _LOOKS == 0:
+            for number in active:
+                check_shards([machine], GROUP_TOPIC, number)
 
 
 def _check_view(name: str, coordinator: GroupCoordinator, number: int, log: InternalLog) -> None:

@@ -44,7 +44,7 @@ from pykraft.sim.laws.invariants import (
     require,
 )
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
-from pykraft.sim.laws.replay_laws import COORDINATED, check_no_shard, check_producers, check_shards
+from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
 from pykraft.sim.laws.snapshot_laws import SnapshotLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, TransactionalHistory
@@ -212,6 +212,7 @@ class Watcher:
         self.groups: dict[str, LoggedGroupLaws] = {}
         """The laws of each group, by its id."""
         self.coordinators = Coordinators(self.progress)
+        self._group_shards = GroupShardChecks()
         self.transaction_coordinators = TransactionCoordinators(self.progress)
         self.transaction_version: int | None = None
         """The level at which a bank runs. Its group is the copiers', for which there are other laws. None: no bank."""
@@ -350,6 +351,7 @@ class Watcher:
                         self._forget_replica(key, machine.node_id)
             if self.groups:
                 self.coordinators.look(machine.node_id, node.broker.groups.runtime)
+                self._group_shards.look(machine, node.broker.groups.runtime.active_partitions())
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
 

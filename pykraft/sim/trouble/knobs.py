@@ -21,6 +21,7 @@ from pykraft.sim.trouble.recreations import (
     recreation_properties,
 )
 
+LINGER = "group.coordinator.append.linger.ms"
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 
 FAULTS = (
@@ -209,7 +210,8 @@ def _draw(seed: int) -> Knobs:
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
         | _election_properties(elections)
-        | recreation_properties(seed, brokers, recreations),
+        | recreation_properties(seed, brokers, recreations)
+        | ({LINGER: Random(f"append linger {seed}").choice((0, 1, 5, 50))} if seed % 16 in (14, 15) else {}),
         topic={
             "min.insync.replicas": 2,
             "internal.segment.bytes": random.choice((1_200, 5_000, 20_000, 1 << 20)),

@@ -353,6 +353,7 @@ class SimulatedNode(Machine):
         pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._bursts.requests)
         metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self._requests = RequestChannel(capacity, pace, metrics)
+        self.node.rooms.more_waits = lambda: len(self._requests) > 0
         self.is_up = True
         self.node.start(self.scheduler.now)
         self.step()
