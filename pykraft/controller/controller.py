@@ -198,7 +198,7 @@ class QuorumController:
         assert not self.is_active, "the leader loads no snapshot"
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        self.room.mark("leader")
+        """A leader hears of its leadership with the first commit of its epoch, for which the loader marks the room."""
         if self.is_active:
             self._step_down()
         if leader.leader_id == self._node_id:

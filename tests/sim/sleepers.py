@@ -29,8 +29,8 @@ def run(seed: int, steps: int) -> None:
         simulation.cluster.step()
 
 
-def die_without(lost: Mark, seed: int, steps: int, patch: pytest.MonkeyPatch) -> str:
-    """How an audited history ends in which this mark is never set."""
+def lose(lost: Mark, patch: pytest.MonkeyPatch) -> None:
+    """From now on this mark is never set."""
     mark, wake_by = Room.mark, Room.wake_by
 
     def is_lost(room: Room, why: str) -> bool:
@@ -38,6 +38,11 @@ def die_without(lost: Mark, seed: int, steps: int, patch: pytest.MonkeyPatch) ->
 
     patch.setattr(Room, "mark", lambda room, why: None if is_lost(room, why) else mark(room, why))
     patch.setattr(Room, "wake_by", lambda room, due, why: None if is_lost(room, why) else wake_by(room, due, why))
+
+
+def die_without(lost: Mark, seed: int, steps: int, patch: pytest.MonkeyPatch) -> str:
+    """How an audited history ends in which this mark is never set."""
+    lose(lost, patch)
     patch.setattr(sleep_laws, "AUDIT_PERIOD", 1)
     with pytest.raises(SimulationFailed) as death:
         run(seed, steps)

@@ -117,11 +117,11 @@ class BrokerLifecycle:
         self._refusal = ErrorCode.NONE
 
     def start(self, endpoints: Sequence[tuple[str, Endpoint]], now: int) -> None:
-        """Register with these listeners, which must be open already."""
+        """Register with these listeners, which must be open already. It is before the first turn, which visits all
+        rooms."""
         self._become(LifecycleState.STARTING)
         self._endpoints = endpoints
         self._next = now
-        self.room.mark("start")
 
     def begin_shutdown(self, now: int) -> None:
         """Ask the controller to move the leaderships away, and stop when it says so."""
