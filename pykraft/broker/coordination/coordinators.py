@@ -278,7 +278,7 @@ class GroupCoordinator:
         if deleted:  # also if there is a new one of that name by now: the offsets are of the old one
             for partition in self.runtime.partitions:
                 by_name = self._deleted.setdefault(partition, {})
-                for name, topic_id in deleted:
+                for name, topic_id in sorted(deleted):
                     by_name.setdefault(name, set()).add(topic_id)
             self._forget_deleted(now)
         created, changed = topic_changes(delta, image)
@@ -305,7 +305,7 @@ class GroupCoordinator:
         if self._is_stale:
             topic = self._topics.image.topic_named(GROUP_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
-            for partition in self._deleted.keys() - set(self.runtime.partitions):
+            for partition in sorted(self._deleted.keys() - set(self.runtime.partitions)):
                 del self._deleted[partition]  # another broker coordinates these groups now
         self.runtime.poll(now)
         if self._deleted:

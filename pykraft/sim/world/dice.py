@@ -17,4 +17,5 @@ def next_dice(random: Random) -> Random:
     defines the hash of a fraction on a 64-bit machine by this rule, so seeds tell the histories that they told when
     they were seeded with the fraction itself."""
     numerator, denominator = random.random().as_integer_ratio()
-    return Random(numerator * pow(denominator, -1, _MODULUS) % _MODULUS)
+    seed = numerator * pow(denominator, -1, _MODULUS) % _MODULUS
+    return Random(seed)
