@@ -16,7 +16,7 @@ from tests.sim.digests import KINDS
 
 pytestmark = pytest.mark.limit(3600)
 
-SEEDS = (0, 2, *KINDS)
+SEEDS = (0, 1, 2, 105, 412, *KINDS)
 GIVEN = tuple(f"{seed}:0" for seed in SEEDS)
 """Whole histories."""
 HASH_SEEDS = ("0", "1", "random")

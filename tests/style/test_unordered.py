@@ -60,3 +60,13 @@ def test_an_order_of_hashes_is_found(line: str) -> None:
 
 def _found(text: str) -> list[str]:
     return list(unordered("m.py", text, ast.parse(text), {"topics": True}))
+
+
+def test_each_producer_of_the_simulator_compresses_without_a_library() -> None:
+    encoders = [
+        [argument.id for argument in node.args if isinstance(argument, ast.Name)][-1]
+        for path in sorted((ROOT / "pykraft" / "sim").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ProducerCore"
+    ]
+    assert encoders == ["encode"] * 2
