@@ -15,11 +15,11 @@ from hashlib import blake2b
 from itertools import zip_longest
 from zlib import crc32
 
-from pykraft import __version__
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.sim.world.frames import read_frame
 from pykraft.sim.world.network import InFlight
+from pykraft.transport.client_channel import SOFTWARE_VERSION
 
 _END = "the end"
 """What the shorter one of two trails has where the other one goes on."""
@@ -27,7 +27,7 @@ _END = "the end"
 
 def origin(cluster: SimulatedCluster) -> str:
     """All that the history depends on, in one line."""
-    parts = [f"pykraft {__version__}", f"seed {cluster.seed}", *_other_knobs(cluster.seed, cluster.knobs)]
+    parts = [f"pykraft {SOFTWARE_VERSION}", f"seed {cluster.seed}", *_other_knobs(cluster.seed, cluster.knobs)]
     parts += [f"{intervention} after step {step - 1}" for step, intervention in cluster.interventions.items()]
     return " · ".join(parts)
 
