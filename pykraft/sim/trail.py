@@ -50,7 +50,7 @@ def trail(cluster: SimulatedCluster) -> Iterator[str]:
         cluster.step()
         clock = cluster.scheduler
         happened = f"step {clock.steps}, {clock.now_us} µs: {_arrival(cluster.network.last_delivered)}"
-        happened += f"{clock.actor or 'nobody'} acts, nodes {cluster.active}"
+        happened += f"{clock.actor or 'no host'} acts, nodes {cluster.active}"
         yield "; ".join((happened, *map(str, cluster.trace[reported:])))
         reported = len(cluster.trace)
 
