@@ -66,7 +66,7 @@ class ClusterView:
         if not self.alive:
             return None
         newest = max(node.quorum.epoch for node in self.alive)
-        known = {node.quorum.leader_id for node in self.alive if node.quorum.epoch == newest}
+        known = [node.quorum.leader_id for node in self.alive if node.quorum.epoch == newest]
         leaders = [leader for leader in known if leader in self.nodes and self.nodes[leader].is_alive]
         return leaders[0] if leaders else None
 
@@ -89,7 +89,7 @@ class ClusterView:
         for node in self.nodes.values():
             quorum = node.quorum
             if quorum.epoch == newest:
-                given |= dict.fromkeys(quorum.granted, node.node_id)
+                given |= dict.fromkeys(sorted(quorum.granted), node.node_id)
                 if quorum.voted_for is not None:
                     given[node.node_id] = quorum.voted_for
         return given

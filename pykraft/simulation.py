@@ -10,7 +10,7 @@
 See `pykraft.sim.cluster` for what happens in a run and what is checked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pykraft.cluster_view import ClusterView
@@ -18,6 +18,7 @@ from pykraft.common.trace import TraceEvent
 from pykraft.controller.features import levels_with
 from pykraft.sim.cluster import Intervention, SimulatedCluster
 from pykraft.sim.report import Report, SimulationFailed
+from pykraft.sim.trail import origin, trail
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.story.views import cluster_view
 from pykraft.viz.stories.shown_story import ShownStory
@@ -81,6 +82,15 @@ class Simulation:
         while not self._cluster.is_settled:
             self._cluster.step()
         return self._cluster.report()
+
+    @property
+    def origin(self) -> str:
+        """All that the history depends on, in one line: version, seed, settings of your own, and what you have done."""
+        return origin(self._cluster)
+
+    def trail(self) -> Iterator[str]:
+        """Go on to the end, like `run`: one line for each step, the same on every machine (see `pykraft.sim.trail`)."""
+        return trail(self._cluster)
 
     def at(self, step: int) -> SimulatedCluster:
         """The cluster right after an event: forward from here, or from the beginning."""

@@ -90,7 +90,7 @@ class MetadataDelta:
         delta.touched_brokers = _different(before.brokers, after.brokers)
         delta.touched_configs = _different(before.configs, after.configs)
         delta.touched_topics = _different(before.topics, after.topics) & set(after.topics)
-        for topic_id in delta.touched_topics:
+        for topic_id in delta.touched_topics:  # in any order
             known = before.topics[topic_id].partitions if topic_id in before.topics else {}
             delta._touched_partitions[topic_id] = _different(known, after.topics[topic_id].partitions)
         delta.removed_topics = {key: topic for key, topic in before.topics.items() if key not in after.topics}

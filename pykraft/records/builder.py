@@ -18,7 +18,7 @@ from pykraft.records.batch import (
     TRANSACTIONAL,
     packed_batch,
 )
-from pykraft.records.compression import Compression, compress
+from pykraft.records.compression import Compression, Encoder, compress
 from pykraft.records.record import NO_TIMESTAMP, Header, encode_record
 from pykraft.records.varint import varint_size
 
@@ -40,6 +40,7 @@ class RecordBatchBuilder:
         leader_epoch: int = NO_LEADER_EPOCH,
         transactional: bool = False,
         control: bool = False,
+        encode: Encoder = compress,
     ) -> None:
         self.base_offset = base_offset
         self.compression = compression
@@ -47,6 +48,7 @@ class RecordBatchBuilder:
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.leader_epoch = leader_epoch
+        self._encode = encode
         self._attributes = int(compression) | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
         self._data = bytearray()
         self._base_timestamp = NO_TIMESTAMP
@@ -71,7 +73,7 @@ class RecordBatchBuilder:
         """The finished batch."""
         assert self.count > 0, "a batch has at least one record"
         return packed_batch(
-            compress(self.compression, self._data),
+            self._encode(self.compression, self._data),
             base_offset=self.base_offset,
             leader_epoch=self.leader_epoch,
             attributes=self._attributes,

@@ -57,7 +57,10 @@ class Compression(IntEnum):
         return cls["NONE" if name == "uncompressed" else name.upper()]
 
 
-_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+Encoder = Callable[[Compression, bytes | bytearray], bytes]
+"""What a producer compresses with: `compress`, or one whose bytes depend on no library."""
+
+GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 """No time, no name, and an unknown system, as Java writes it: the same data gives the same bytes everywhere."""
 _LZ4_DEFAULT_LEVEL = 9
 _ZSTD_DEFAULT_LEVEL = 3
@@ -66,7 +69,7 @@ _ZSTD_SLOW_STEP_BYTES = 8 * 1024
 """From that level on a block of 64 KiB takes up to a tenth of a second. A block of 8 KiB takes seven milliseconds at
 the highest level, and the stream is one part in a hundred larger."""
 
-_GZIP_MAGIC = _GZIP_HEADER[:2]
+_GZIP_MAGIC = GZIP_HEADER[:2]
 _GZIP_PIECE_BYTES = 16 * 1024
 """So much is handed to zlib at once: it gives back what follows the end of a member, as a copy."""
 
@@ -80,8 +83,8 @@ _ZSTD_RLE = 1
 """The type of a block that is one byte, to be repeated."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK_BYTES = 32 * 1024
+XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_SIZE = struct.Struct(">i")
 
 # The densest thing that raw snappy can say is "copy 64 bytes" in 3 bytes: a header that claims more expansion is wrong.
@@ -96,7 +99,7 @@ def compress(codec: Compression, data: bytes | bytearray | memoryview, level: in
         case Compression.GZIP:
             compressor = zlib.compressobj(-1 if level is None else level, wbits=-zlib.MAX_WBITS)
             trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
-            return _GZIP_HEADER + compressor.compress(data) + compressor.flush() + trailer
+            return GZIP_HEADER + compressor.compress(data) + compressor.flush() + trailer
         case Compression.SNAPPY:
             return b"".join(_xerial_parts(data))
         case Compression.LZ4:
@@ -127,7 +130,7 @@ def _pieces(data: memoryview, size: int = STEP_BYTES) -> Iterator[memoryview]:
 
 def _gzip_parts(data: memoryview, level: int | None) -> Iterator[bytes]:
     compressor = zlib.compressobj(-1 if level is None else level, wbits=-zlib.MAX_WBITS)
-    yield _GZIP_HEADER
+    yield GZIP_HEADER
     check = 0
     for piece in _pieces(data):
         check = zlib.crc32(piece, check)
@@ -170,10 +173,10 @@ _PARTS: dict[Compression, Callable[[memoryview, int | None], Iterator[bytes]]] =
 
 
 def _xerial_parts(data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-    yield _XERIAL_HEADER
+    yield XERIAL_HEADER
     view = memoryview(data)
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
         yield _BLOCK_SIZE.pack(len(block))
         yield block
 
@@ -228,7 +231,7 @@ def _snappy_chunks(data: memoryview) -> Iterator[bytes]:
     position = 0
     while position < len(data):
         if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            position += len(_XERIAL_HEADER)
+            position += len(XERIAL_HEADER)
             continue
         (size,) = _BLOCK_SIZE.unpack_from(data, position)
         position += 4

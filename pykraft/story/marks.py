@@ -113,7 +113,7 @@ def _client(event: TraceEvent) -> str:
 def _links(links: Sequence[tuple[str, str]]) -> str:
     named = [(_named(source), _named(target)) for source, target in links]
     both = {frozenset(link) for link in named if link[::-1] in named}
-    said = [f"{' and '.join(sorted(pair))} are cut apart" for pair in sorted(both, key=sorted)]
+    said = [f"{' and '.join(sorted(pair))} are cut apart" for pair in sorted(both, key=sorted)]  # any order
     one_way: dict[str, list[str]] = {}
     for source, target in named:
         if frozenset((source, target)) not in both:

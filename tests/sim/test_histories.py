@@ -130,7 +130,8 @@ def transaction_version(seed: int) -> int:
     return knobs.version
 
 
-@pytest.mark.parametrize("seed", [16, pytest.param(39, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [16, 39])
 def test_a_seed_gives_the_same_history_whatever_the_hash_seed(seed: int) -> None:
     lines = set()
     for hash_seed in ("0", "1"):

@@ -51,7 +51,7 @@ class DirectoryAssignments:
         if any(key[0] in delta.removed_topics for key in self._untold):
             self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
             self.room.mark("partition")
-        for topic_id in delta.touched_topics:
+        for topic_id in sorted(delta.touched_topics):
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):
                 is_wrong = self._is_to_be_told(topic.partitions[number])

@@ -283,7 +283,7 @@ class ReplicaManager:
                 partition.leader_id = -1
                 self._wake(partition)
             yield
-        for topic in {each.topic for each in topic_partitions} - {each.topic for each in self.partitions}:
+        for topic in sorted({each.topic for each in topic_partitions} - {each.topic for each in self.partitions}):
             self.topic_metrics.forget(topic)
             self.quotas.forget(topic)
         yield from self._logs.delete_in_steps([each for each in topic_partitions if each in self._logs.logs])

@@ -67,7 +67,7 @@ class ConsumerCore(ReaderCore):
         """A topic that the last broker did not know keeps what is read of it: it may be the broker that lags, and a
         position that is given up is lost. One that has another id was made again: nothing of it has been read."""
         found = []
-        for topic in self.subscription.topics:
+        for topic in sorted(self.subscription.topics):
             partitions = self.metadata.partitions_of(topic)
             if partitions is None:
                 found += [key for key in self.subscription.partitions if key.topic == topic]

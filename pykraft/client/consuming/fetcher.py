@@ -270,7 +270,7 @@ class Fetcher:
         session = self._sessions[node.id]
         if not isinstance(response, FetchResponse):
             session.reset()
-            for key in offsets.keys() & self._subscription.partitions.keys():
+            for key in offsets.keys() & self._subscription.partitions.keys():  # in any order
                 self._subscription.partitions[key].preferred_read_replica = None
             self.obstacle = f"{node.endpoint}: {response.value}"
             if response is Failure.UNSUPPORTED_VERSION:
@@ -291,7 +291,7 @@ class Fetcher:
         self._answers += 1
         self.obstacle = ""
         states = self._subscription.partitions
-        for key in offsets.keys() - {key for key, _ in answers}:
+        for key in offsets.keys() - {key for key, _ in answers}:  # in any order
             if key in states and states[key].high_watermark < 0:
                 session.reset()  # given up, and taken back meanwhile: the broker has left out what is known no more
         for key, answer in answers:

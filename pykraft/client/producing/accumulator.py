@@ -17,7 +17,7 @@ from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch
 from pykraft.records.builder import RecordBatchBuilder, estimated_size
-from pykraft.records.compression import Compression
+from pykraft.records.compression import Compression, Encoder, compress
 from pykraft.records.encoded import EncodedRecordBatch
 from pykraft.records.record import Header
 
@@ -40,6 +40,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_callbacks",
+        "_encode",
         "_timestamps",
         "attempts",
         "builder",
@@ -62,13 +63,15 @@ class ProducerBatch:
         now: int,
         place: tuple[int, ...],
         is_transactional: bool = False,
+        encode: Encoder = compress,
     ) -> None:
         """`place` orders the batches of a partition; the parts of a batch that was split stand in its place."""
         self.topic_partition = topic_partition
         self.place = place
         self.is_transactional = is_transactional
         self.builder: RecordBatchBuilder | EncodedRecordBatch
-        self.builder = RecordBatchBuilder(compression=compression, transactional=is_transactional)
+        self._encode = encode
+        self.builder = RecordBatchBuilder(compression=compression, transactional=is_transactional, encode=encode)
         self.is_encoded = False
         """Its records came as a whole: no other is added."""
         self.created = now
@@ -170,7 +173,12 @@ class ProducerBatch:
                     yield part
                 place = (*self.place, number)
                 part = ProducerBatch(
-                    self.topic_partition, self.builder.compression, self.created, place, self.is_transactional
+                    self.topic_partition,
+                    self.builder.compression,
+                    self.created,
+                    place,
+                    self.is_transactional,
+                    self._encode,
                 )
             part.append(record.timestamp, record.key, record.value, record.headers, self._callbacks[number])
         if part is not None:
@@ -180,7 +188,8 @@ class ProducerBatch:
 class RecordAccumulator:
     """The batches of one producer that are not on their way."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, encode: Encoder = compress) -> None:
+        self._encode = encode
         self._batch_size = config[BATCH_SIZE]
         self._linger_ms = config[LINGER_MS]
         self._memory = config[BUFFER_MEMORY]
@@ -227,7 +236,9 @@ class RecordAccumulator:
         is_new = batch is None or batch.size + estimated_size(key, value, headers) > self._batch_size
         if batch is None or is_new:
             self._count += 1
-            batch = ProducerBatch(topic_partition, self._compression, now, (self._count,), self._is_transactional)
+            batch = ProducerBatch(
+                topic_partition, self._compression, now, (self._count,), self._is_transactional, self._encode
+            )
             queue.append(batch)
         before = batch.size
         batch.append(timestamp, key, value, headers, on_delivery)

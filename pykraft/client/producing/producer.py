@@ -26,6 +26,7 @@ from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition
 from pykraft.records.builder import estimated_size
+from pykraft.records.compression import Encoder, compress
 from pykraft.records.encoded import EncodedRecordBatch
 from pykraft.records.record import Header
 
@@ -51,12 +52,12 @@ class Outgoing(NamedTuple):
 class ProducerCore:
     """One producer. It is a RequestManager."""
 
-    def __init__(self, config: Config, random: Random) -> None:
-        """ConfigError if the settings contradict each other."""
+    def __init__(self, config: Config, random: Random, encode: Encoder = compress) -> None:
+        """ConfigError if the settings contradict each other. `encode` compresses the batches."""
         _check(config)
         self.config = config
         self.metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
-        self.accumulator = RecordAccumulator(config)
+        self.accumulator = RecordAccumulator(config, encode)
         self.driver = ApiDriver(config, self.metadata, random)
         numbering = Numbering(config, self.driver, self.accumulator)
         self.transactions: TransactionManager | None = None

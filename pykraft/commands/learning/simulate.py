@@ -2,14 +2,19 @@
 
 ``--story FILE`` writes the history as a page that plays in a browser instead. ``--click`` steps into it first, with the
 words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page tells the branch that this makes.
+
+``--trail FILE`` writes one line for each step (`pykraft.sim.trail`). ``--compare FILE``, on another machine, runs the
+history again, and names the first step that is another one there; that is exit code 1, too.
 """
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
+from pykraft.sim.trail import first_difference
 from pykraft.simulation import Simulation, SimulationFailed
 from pykraft.viz.stories.story_clicks import StoryClicks
 from pykraft.viz.stories.story_page import save
@@ -21,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
     parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
+    parser.add_argument("--trail", type=Path, metavar="FILE", help="write a line for each step")
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="name the first step that differs from this trail")
     clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
     parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
 
@@ -38,6 +45,10 @@ def run(options: argparse.Namespace) -> int:
         return _tell_story(first, options.calm, options.click, options.story)
     if options.click:
         raise CommandError("--click without --story: say where the page shall be written")
+    if options.trail is not None or options.compare is not None:
+        if options.count != 1:
+            raise CommandError(f"--trail and --compare with --count {options.count}: a trail is of one seed")
+        return _go_along(Simulation(first, is_calm=options.calm), options.trail, options.compare)
     failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.calm, options.trace)]
     return 1 if failed else 0
 
@@ -59,6 +70,32 @@ def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:
     if story.failure is not None:
         tell(f"a law is broken in step {story.last_step:,}: {story.failure}")
     return 0 if story.failure is None else 1
+
+
+def _go_along(simulation: Simulation, trail: Path | None, other: Path | None) -> int:
+    """Write the trail of a history, or compare it with the one that another machine has written."""
+    lines = _with_origin(simulation)
+    try:
+        if trail is not None:
+            trail.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            say(f"{trail}: {simulation.step:,} steps")
+        elif other is not None:
+            difference = first_difference(lines, other.read_text(encoding="utf-8").rstrip("\n").split("\n"))
+            if difference is not None:
+                tell("the histories differ:\n  here:  {}\n  there: {}".format(*difference))
+                return 1
+            say(f"the same history, {simulation.step:,} steps")
+    except OSError as error:
+        raise CommandError(f"{trail or other}: {error.strerror}") from None
+    except SimulationFailed as failure:
+        tell(failure)
+        return 1
+    return 0
+
+
+def _with_origin(simulation: Simulation) -> Iterator[str]:
+    yield simulation.origin
+    yield from simulation.trail()
 
 
 def _passes(seed: int, is_calm: bool, events: int) -> bool:

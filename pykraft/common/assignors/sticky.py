@@ -126,7 +126,7 @@ def _moving(assignment: Assignment, members: Mapping[str, MemberSubscription]) -
     revoked: set[TopicPartition] = set()
     for member_id, assigned in assignment.items():
         owned = members[member_id].owned
-        added |= dict.fromkeys({*assigned}.difference(owned), member_id)
+        added |= dict.fromkeys({*assigned}.difference(owned), member_id)  # in any order: each is removed
         revoked |= {*owned}.difference(assigned)
     return {partition: member_id for partition, member_id in added.items() if partition in revoked}
 

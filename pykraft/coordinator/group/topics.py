@@ -69,7 +69,7 @@ def topic_ids(names: Iterable[str], topics: Topics) -> frozenset[Uuid]:
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
     """The hash of a group whose members subscribe to these topics: a signed number of 64 bits."""
-    found = (topics.named(name) for name in sorted(set(names), key=_java_order))
+    found = (topics.named(name) for name in sorted(set(names), key=_java_order))  # any order: no two keys are equal
     hashes = [_UINT64.pack(topic_hash(topic)) for topic in found if topic is not None]
     return _signed(xxh3_64(b"".join(hashes))) if hashes else 0
 

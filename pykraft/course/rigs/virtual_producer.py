@@ -40,6 +40,7 @@ from pykraft.records.batch import RecordBatch, batches
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.sim.workloads.workload import TopicMaker
+from pykraft.sim.world.encoders import encode
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Weather
 from pykraft.sim.world.scheduler import US_PER_MS
@@ -105,7 +106,7 @@ class VirtualProducer:
         self._cluster.network.weather = Weather(latency_us=(one_way_us, one_way_us))
         named = {name.replace("_", "."): value for name, value in settings.items()}
         self._core = ProducerCore(
-            client_config(PRODUCER_CONFIG, {"bootstrap.servers": servers, **named}), self._chance("producer")
+            client_config(PRODUCER_CONFIG, {"bootstrap.servers": servers, **named}), self._chance("producer"), encode
         )
         self._partitions = partitions
         self._began_us = 0

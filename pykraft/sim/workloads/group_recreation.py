@@ -281,7 +281,7 @@ def _read(response: Any) -> Any:
 def _error_code(response: Any) -> int:
     if isinstance(response, OffsetCommitResponse):
         codes = {part.error_code for topic in response.topics for part in topic.partitions}
-        return codes.pop() if len(codes) == 1 else ErrorCode.NONE
+        return codes.pop() if len(codes) == 1 else ErrorCode.NONE  # any order: it is one
     for name in ("results", "groups"):
         if hasattr(response, name):
             (only,) = getattr(response, name)

@@ -22,6 +22,7 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.group_members import ClassicMember, ConsumerMember, GroupMember
+from pykraft.sim.world.dice import next_dice
 from pykraft.sim.world.hosts import SimulatedClient
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
@@ -115,7 +116,7 @@ class GroupWorkload:
         settings = {"bootstrap.servers": self._servers, "group.id": self.group_id, **self._knobs.settings}
         if place.instance_id is not None:
             settings["group.instance.id"] = place.instance_id
-        random = Random(self._random.random())
+        random = next_dice(self._random)
         host: SimulatedClient
 
         def on_end() -> None:

@@ -20,6 +20,7 @@ from pykraft.sim.laws.watcher import Progress
 from pykraft.sim.trouble.knobs import TransactionKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.transaction_workload import CommittedReader, Copier, Teller
+from pykraft.sim.world.dice import next_dice
 from pykraft.sim.world.hosts import SimulatedClient
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
@@ -90,7 +91,7 @@ class TransactionStorm:
                     topic,
                     self._partitions,
                     on_record,
-                    Random(self._random.random()),
+                    next_dice(self._random),
                 ),
             )
             for topic, on_record in shown
@@ -127,7 +128,7 @@ class TransactionStorm:
     def _start(self, place: _Place) -> None:
         place.is_awaited = False
         self._begun += 1
-        name, random = f"{place.transactional_id}.{self._begun}", Random(self._random.random())
+        name, random = f"{place.transactional_id}.{self._begun}", next_dice(self._random)
         settings, consumer = self._knobs.producer, self._knobs.consumer
         client: Teller | Copier
         if place.is_copier:

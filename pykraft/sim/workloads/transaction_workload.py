@@ -26,6 +26,7 @@ from pykraft.common.core import FOREVER, Poll, Promise, RequestManager, merge
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome, Transfer
+from pykraft.sim.world.encoders import encode
 
 _ROOM_MS = 10
 _IDLE_MS = 50
@@ -50,7 +51,7 @@ class TransactionalUser:
         random: Random,
     ) -> None:
         said = {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, **settings}
-        self.producer = ProducerCore(producer_config(said), random)
+        self.producer = ProducerCore(producer_config(said), random, encode)
         assert self.producer.transactions is not None
         self.transactions: TransactionManager = self.producer.transactions
         self._time_ms = time_ms

@@ -20,6 +20,7 @@ from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.world.encoders import encode
 
 TOPIC = "t"
 _TAKE = 500
@@ -78,7 +79,7 @@ class Writer:
     ) -> None:
         config = client_config(PRODUCER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
         self._name = name
-        self._core = ProducerCore(config, random)
+        self._core = ProducerCore(config, random, encode)
         self._pause_ms = 1000 // records_per_s
         self._partitions = partitions
         self._watcher = watcher

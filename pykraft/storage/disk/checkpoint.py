@@ -119,7 +119,7 @@ class OffsetCheckpoint:
         gone = before.keys() - offsets.keys()
         if gone:
             self._order = [key for key in self._order if key not in gone]
-            for key in gone:
+            for key in gone:  # in any order
                 del lines[key]
         come = sorted(offsets.keys() - before.keys())
         if come:

@@ -172,6 +172,8 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["simulate", "--count", "0"], ["--count is at least 1"]),
         (["simulate", "--trace", "-1"], ["--trace at least 0"]),
         (["simulate", "7", "--count", "2", "--story", "x.html"], ["--story with --count 2", "one seed"]),
+        (["simulate", "7", "--count", "2", "--trail", "x.txt"], ["--trail", "--count 2", "one seed"]),
+        (["simulate", "7", "--compare", "no-such-file"], ["no-such-file", "No such file"]),
         (["simulate", "7", "--click", "kill leader"], ["--click without --story"]),
         (["simulate", "7", "--story", "no-such-folder/x.html"], ["there is no folder no-such-folder"]),
     ],

@@ -57,7 +57,7 @@ class ProduceTransactions:
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
             )
         support = TransactionSupport.of_produce(context.api_version)
-        transaction = Transaction(transactional_id, *producers.pop(), support)
+        transaction = Transaction(transactional_id, *producers.pop(), support)  # any order: it is one
         sequences = {each.topic_partition: batch.base_sequence for each, batch in wanted}
         return self._verification.verify(transaction, sequences, retries=True)
 

@@ -118,7 +118,7 @@ class ClassicGroups:
         for member in group.members.values():
             answer_join(member, refused_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        for member_id in (*group.members, *group.pending_members):
+        for member_id in (*group.members, *group.pending_members):  # in any order
             self._timer.cancel(_heartbeat_key(group.group_id, member_id))
         self._timer.cancel(_join_key(group.group_id))
         self._timer.cancel(_sync_key(group.group_id))
