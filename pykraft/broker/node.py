@@ -24,9 +24,10 @@ from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
-from pykraft.broker.requests.authorizer import AllowAll, Authorizer
+from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
+from pykraft.broker.requests.standard_authorizer import configured_authorizer
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import Listener, NodeConfig
 from pykraft.broker.startup.controller_channel import ControllerChannel
@@ -63,10 +64,12 @@ from pykraft.storage.disk.filesystem import FileSystem, Lock
 from pykraft.storage.disk.flushes import flush_times
 from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError, lock_directory
-from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_channel import InboundRequest, RequestContext
 from pykraft.transport.server_connection import Answer
 
 SHUTDOWN_TIMEOUT_MS = 10_000
+_LOOK_FOR_RULES_MS = 50
+"""How often a listener that waits for the rules of access looks whether they are there."""
 
 
 class Node:
@@ -118,7 +121,8 @@ class Node:
             self._unlock()
             raise
         parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
-        add_apis(self.dispatcher, authorizer or AllowAll(), *parts)
+        self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._knows_rules)
+        add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
             config.node_id,
             self.timer,
@@ -127,7 +131,14 @@ class Node:
             handle=self.dispatcher.handle,
         )
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
-        """Requests that wait until the broker is open, by their identity."""
+        """Requests that wait until their listener serves, by their identity."""
+        self._late_listeners = frozenset(
+            listener.name for listener in config.listeners if listener.name not in config.early_start_listeners
+        )
+        if self.authorizer.allows_all:
+            self._late_listeners = frozenset()
+        self._is_opening = True
+        """Whether some listener does not serve yet."""
         self._shutdown_deadline: int | None = None
         self._add_rooms()
 
@@ -162,7 +173,8 @@ class Node:
                 now=lambda: self._trace.now,
             )
         )
-        self.raft.register(self.loader)
+        self._first_high_watermark = self.raft.high_watermark
+        self._metadata_reader = self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
         if self.config.is_controller:
@@ -301,7 +313,8 @@ class Node:
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request. Clients of a broker wait until it knows what it leads."""
         self._trace.now = now
-        if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
+        if self._is_opening and self._must_wait(inbound.context):
+            self._serving_waiting.mark("request")
             answer: Promise[Answer] = Promise()
             self._waiting[id(inbound)] = inbound, answer
             answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
@@ -357,15 +370,32 @@ class Node:
         self._metrics_room.look_in_at(self.metrics.tick_at)
         return FOREVER
 
+    def _must_wait(self, context: RequestContext) -> bool:
+        """Whether the listener does not serve yet: a broker's until it is open, and one that does not start early until
+        the rules of access are loaded."""
+        broker_waits = self.broker is not None and not self.broker.is_open
+        rules_wait = bool(self._late_listeners) and not self._knows_rules()
+        self._is_opening = broker_waits or rules_wait
+        if broker_waits and context.kind is ListenerKind.BROKER:
+            return True
+        return rules_wait and context.listener in self._late_listeners
+
+    def _knows_rules(self) -> bool:
+        """Whether this node's image has what was committed when it heard of that for the first time."""
+        high_watermark = self.raft.high_watermark
+        return self._first_high_watermark < high_watermark <= self._metadata_reader.next_offset
+
     def _serve_waiting(self, now: int) -> int:
-        while self._waiting and self.broker is not None and self.broker.is_open:
-            inbound, answer = self._waiting.pop(next(iter(self._waiting)))
+        for key, (inbound, answer) in list(self._waiting.items()):
+            if key not in self._waiting or self._must_wait(inbound.context):
+                continue
+            del self._waiting[key]
             answered = self.handle(inbound, now)
             if isinstance(answered, Promise):
                 answered.pass_on_to(answer)
             else:
                 answer.keep(answered)
-        return FOREVER
+        return now + _LOOK_FOR_RULES_MS if self._waiting and self._late_listeners else FOREVER
 
     def _on_room_fault(self, kind: str, error: Exception) -> int:
         """What a room's poll has raised costs this room a pause, and the others nothing; but a level of a feature that

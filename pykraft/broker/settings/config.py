@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from pykraft.broker.settings.authorizer_config import AUTHORIZER_KEYS, early_start_listeners
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
@@ -246,6 +247,7 @@ _NODE_KEYS: list[Key[Any]] = [
     ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
     METRICS_LISTENER,
+    *AUTHORIZER_KEYS,
     *LIVE_BROKER_CONFIG.keys.values(),
     *SOCKET_KEYS,
     *RAFT_KEYS,
@@ -287,6 +289,8 @@ class NodeConfig:
     unknown: tuple[str, ...]
     """Keys in the file that no setting has: worth a warning."""
     metrics_listener: Endpoint | None = None
+    early_start_listeners: frozenset[str] = frozenset()
+    """Those that serve before the rules of access are loaded."""
 
     @property
     def is_broker(self) -> bool:
@@ -350,6 +354,9 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         values=values,
         unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
+        early_start_listeners=early_start_listeners(
+            values, properties, by_name, [name.upper() for name in values[CONTROLLER_LISTENER_NAMES]]
+        ),
     )
 
 
