@@ -32,6 +32,7 @@ from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import Listener, NodeConfig
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.startup.controller_registration import ControllerRegistration
+from pykraft.broker.startup.early_requests import EarlyRequests
 from pykraft.broker.startup.levels import check_levels, first_records
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import check_formatted, metadata_log_directory
@@ -52,7 +53,6 @@ from pykraft.controller.controller import QuorumController
 from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
-from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
 from pykraft.raft.log.history import SnapshotFolder
@@ -64,12 +64,10 @@ from pykraft.storage.disk.filesystem import FileSystem, Lock
 from pykraft.storage.disk.flushes import flush_times
 from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError, lock_directory
-from pykraft.transport.server_channel import InboundRequest, RequestContext
+from pykraft.transport.server_channel import InboundRequest
 from pykraft.transport.server_connection import Answer
 
 SHUTDOWN_TIMEOUT_MS = 10_000
-_LOOK_FOR_RULES_MS = 50
-"""How often a listener that waits for the rules of access looks whether they are there."""
 
 
 class Node:
@@ -121,7 +119,7 @@ class Node:
             self._unlock()
             raise
         parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
-        self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._knows_rules)
+        self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._has_rules)
         add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
             config.node_id,
@@ -130,15 +128,8 @@ class Node:
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
         )
-        self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
-        """Requests that wait until their listener serves, by their identity."""
-        self._late_listeners = frozenset(
-            listener.name for listener in config.listeners if listener.name not in config.early_start_listeners
-        )
-        if self.authorizer.allows_all:
-            self._late_listeners = frozenset()
-        self._is_opening = True
-        """Whether some listener does not serve yet."""
+        late = frozenset() if self.authorizer.allows_all else config.late_listeners
+        self._early = EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
         self._shutdown_deadline: int | None = None
         self._add_rooms()
 
@@ -280,7 +271,7 @@ class Node:
             metrics=self.metrics,
             trace=self._trace,
             faults=self.fault_handler,
-            on_open=lambda: self._serving_waiting.mark("open"),
+            on_open=lambda: self._early.room.mark("open"),
         )
 
     def _controller_address(self) -> Address:
@@ -311,14 +302,10 @@ class Node:
             self.broker.start(self.config.listeners, now)
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
-        """Answer a request. Clients of a broker wait until it knows what it leads."""
+        """Answer a request; it waits if its listener does not serve yet (`startup.early_requests`)."""
         self._trace.now = now
-        if self._is_opening and self._must_wait(inbound.context):
-            self._serving_waiting.mark("request")
-            answer: Promise[Answer] = Promise()
-            self._waiting[id(inbound)] = inbound, answer
-            answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
-            return answer
+        if not self._early.are_over and self._early.must_wait(inbound.context):
+            return self._early.add(inbound)
         try:
             return (self.faults if self.faults.planted else self.dispatcher).handle(inbound, now)
         except OSError as error:
@@ -346,7 +333,7 @@ class Node:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
         same turn: the channels come after it."""
         self.rooms = Rooms(self._on_room_fault)
-        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
+        self._metrics_room, self._stopping = Room("metrics"), Room("shutdown")
         add = self.rooms.add
         add(self._metrics_room, self._tick)
         add(self.raft.room, self.raft.poll)
@@ -359,7 +346,7 @@ class Node:
         if self.broker is not None:
             self.broker.add_rooms(self.rooms)
         for room, poll in (
-            (self._serving_waiting, self._serve_waiting),
+            (self._early.room, self._early.poll),
             (self.dispatcher.slices.room, self.dispatcher.slices.poll),
             (self._stopping, self._continue_shutdown),
         ):
@@ -370,32 +357,10 @@ class Node:
         self._metrics_room.look_in_at(self.metrics.tick_at)
         return FOREVER
 
-    def _must_wait(self, context: RequestContext) -> bool:
-        """Whether the listener does not serve yet: a broker's until it is open, and one that does not start early until
-        the rules of access are loaded."""
-        broker_waits = self.broker is not None and not self.broker.is_open
-        rules_wait = bool(self._late_listeners) and not self._knows_rules()
-        self._is_opening = broker_waits or rules_wait
-        if broker_waits and context.kind is ListenerKind.BROKER:
-            return True
-        return rules_wait and context.listener in self._late_listeners
-
-    def _knows_rules(self) -> bool:
-        """Whether this node's image has what was committed when it heard of that for the first time."""
+    def _has_rules(self) -> bool:
+        """Whether the image has what was committed when this node first heard of that in this life."""
         high_watermark = self.raft.high_watermark
         return self._first_high_watermark < high_watermark <= self._metadata_reader.next_offset
-
-    def _serve_waiting(self, now: int) -> int:
-        for key, (inbound, answer) in list(self._waiting.items()):
-            if key not in self._waiting or self._must_wait(inbound.context):
-                continue
-            del self._waiting[key]
-            answered = self.handle(inbound, now)
-            if isinstance(answered, Promise):
-                answered.pass_on_to(answer)
-            else:
-                answer.keep(answered)
-        return now + _LOOK_FOR_RULES_MS if self._waiting and self._late_listeners else FOREVER
 
     def _on_room_fault(self, kind: str, error: Exception) -> int:
         """What a room's poll has raised costs this room a pause, and the others nothing; but a level of a feature that

@@ -46,8 +46,8 @@ class StandardAuthorizer:
         allows_without_rules: bool = False,
         is_loaded: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``is_loaded()`` says whether the rules are those of the cluster; once they are, it is not asked again. Whoever
-        changes what ``acls()`` returns calls `note_news`."""
+        """``is_loaded()`` says whether the rules are those of the cluster; once they are, it is not asked again. What
+        changes the rules calls `note_news`."""
         self._acls = acls
         self._index = AclIndex(EVERYTHING if allows_without_rules else 0)
         self._super_users = frozenset(super_users)

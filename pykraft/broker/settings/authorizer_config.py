@@ -58,17 +58,16 @@ AUTHORIZER_KEYS: list[Key[Any]] = [
 ]
 
 
-def early_start_listeners(
+def late_listeners(
     config: Config, properties: Mapping[str, str], listeners: Collection[str], controllers: Collection[str]
 ) -> frozenset[str]:
-    """The listeners that serve before the rules are loaded. ConfigError names one that there is not."""
-    if EARLY_START_LISTENERS.name not in properties:
-        return frozenset(controllers)
-    names = [name.strip().upper() for name in config[EARLY_START_LISTENERS].split(",")]
-    for name in filter(None, names):
-        if name not in listeners and name not in controllers:
-            raise ConfigError(
-                f"early.start.listeners has {name}, but must name listeners of the node or of the controllers: "
-                + ", ".join(sorted({*listeners, *controllers}))
-            )
-    return frozenset(filter(None, names))
+    """The listeners of this node that wait for the rules of access. ConfigError names one that there is not."""
+    early = set(controllers)
+    if EARLY_START_LISTENERS.name in properties:
+        early = {name.strip().upper() for name in config[EARLY_START_LISTENERS].split(",")} - {""}
+    for name in sorted(early.difference(listeners, controllers)):
+        raise ConfigError(
+            f"early.start.listeners has {name}, but must name listeners of this node or of the controllers: "
+            + ", ".join(sorted({*listeners, *controllers}))
+        )
+    return frozenset(listeners) - early
