@@ -45,9 +45,10 @@ class AclControl:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._followed: Acls = {}
+        self._followed: Acls | None = {}
+        """Those of the image that was looked at last; None if that was broken off."""
         self._ids: dict[AclBinding, Uuid] = {}
-        """The rules of the image that was looked at last."""
+        """The same rules, and their ids."""
 
     def create_acls(self, image: MetadataImage, request: CreateAclsRequest) -> Steps[Result[CreateAclsResponse]]:
         """One record for each rule that is new."""
@@ -111,13 +112,13 @@ class AclControl:
         return found
 
     def _follow(self, image: MetadataImage) -> Steps[None]:
-        """Take up the rules of this image. A plan that is dropped halfway leaves nothing half done that counts."""
+        """Take up the rules of this image. If a plan was dropped in the middle of that, it begins from nothing."""
         if image.acls is self._followed:
             return
-        gone, come = changes(self._followed, image.acls)
-        if not self._ids:
-            gone = []
-        self._followed = {}
+        before, self._followed = self._followed, None
+        if before is None:
+            before, self._ids = {}, {}
+        gone, come = changes(before, image.acls)
         for record in gone:
             self._ids.pop(binding(record), None)
             yield

@@ -77,6 +77,7 @@ from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch, describe_partitions, elect, grow, keep, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
+from tests.harness.rules import EVERY, create_acls, delete_acls, describe_acls, rule
 from tests.harness.storage import produced
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
@@ -567,6 +568,12 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def elected(response: Any) -> Any:
         return response.error_code
 
+    def rule_made(response: Any) -> Any:
+        return [result.error_code for result in response.results]
+
+    def rules_found(response: Any) -> Any:
+        return [(result.error_code, len(result.matching_acls)) for result in response.filter_results]
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -589,6 +596,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     mixed = [("v", 0), ("w", 42), ("new", TOPIC_REFUSED)]
     t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
     quorum = DescribeQuorumRequest(topics=[])
+    alice = rule("allow alice READ TOPIC t")
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
         Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
@@ -610,6 +618,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),
         Row("deleting the unseen by id", kind, lambda t: delete(None, t), no_sight, deleted, [(None, TOPIC_REFUSED)]),
         Row("what is not there", kind, lambda _: delete("nowhere"), no_sight, deleted, [("nowhere", TOPIC_REFUSED)]),
+        Row("rules", kind, lambda _: describe_acls(), (see_quorum,), error, CLUSTER_REFUSED),
+        Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
+        Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
     ]
 
