@@ -188,6 +188,9 @@ def _faults(rule: AclBinding) -> Iterator[str]:
         yield f"Invalid operation {rule.operation.name}"
     if rule.permission_type not in (AclPermissionType.DENY, AclPermissionType.ALLOW):
         yield f"Invalid permissionType {rule.permission_type.name}"
+    if ":" not in rule.principal:
+        missing = "no colon is present separating the principal type from the principal name"
+        yield f"Could not parse principal from `{rule.principal}` ({missing})"
 
 
 def _check_filter(wanted: AclBindingFilter) -> None:

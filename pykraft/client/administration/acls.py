@@ -68,7 +68,11 @@ def acl_binding(rule: Any) -> AclBinding:
     if not isinstance(rule, AclBinding):
         raise TypeError(f"a rule is made of AclBinding(resource_type, resource_name, ...), not of {rule!r}")
     _check_text(rule.resource_name, rule.principal, rule.host)
-    return rule._replace(**_words(rule))
+    found = rule._replace(**_words(rule))
+    open_ = [each.name for each in (found[0], found[2], found[5], found[6]) if each.name in ("ANY", "MATCH")]
+    if open_:
+        raise ValueError(f"a rule says {open_[0]}, which is for filters: {rule!r}")
+    return found
 
 
 def acl_filter(wanted: Any) -> AclBindingFilter:

@@ -2,7 +2,8 @@
 
 A rule is a resource (its type, its name, and whether the name is meant literally or as a prefix), a principal, a host,
 an operation, and whether that is allowed or denied (`common.acl` has the codes). Any broker lists the rules. Changes go
-by it to the active controller.
+by it to the active controller. Where nothing is wrong, DescribeAcls and CreateAcls have an empty error message, and
+DeleteAcls has none, as in Kafka.
 """
 
 from pykraft.common.acl import PatternType
@@ -43,7 +44,7 @@ class DescribeAclsResponse(Response, to=DescribeAclsRequest):
 
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0)
-    error_message: string | None = field(default=None)
+    error_message: string | None = field(default="")
     resources: Array[Resource]
 
 
@@ -74,7 +75,7 @@ class CreateAclsResponse(Response, to=CreateAclsRequest):
 
     class Result(Struct):
         error_code: int16 = field(default=0)
-        error_message: string | None = field(default=None)
+        error_message: string | None = field(default="")
 
     throttle_time_ms: int32 = field(default=0)
     results: Array[Result]

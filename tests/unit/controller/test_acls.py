@@ -55,8 +55,8 @@ class Rules(ControllerScript):
 
 def test_a_rule_that_is_new_becomes_a_record_and_one_that_is_there_does_not() -> None:
     script = Rules()
-    assert script.add(ALICE, BOB, ALICE) == [(0, None)] * 3
-    assert script.add(BOB) == [(0, None)]
+    assert script.add(ALICE, BOB, ALICE) == [(0, "")] * 3
+    assert script.add(BOB) == [(0, "")]
     assert script.rules == {ALICE, BOB}
     assert script.written() == ["AccessControlEntryRecord"] * 2
     assert script.loader.image.acls == script.image.acls, "committed, every image has them"
@@ -83,6 +83,7 @@ def test_a_rule_may_come_back_with_another_id() -> None:
     assert not first & set(script.image.acls)
 
 
+NO_COLON = "no colon is present separating the principal type from the principal name"
 WRONG = [
     (ALICE._replace(resource_type=AclResourceType.ANY), "Invalid resourceType ANY"),
     (ALICE._replace(resource_type=AclResourceType(99)), "Invalid resourceType UNKNOWN"),
@@ -91,13 +92,14 @@ WRONG = [
     (ALICE._replace(pattern_type=PatternType.MATCH), "Invalid patternType MATCH"),
     (ALICE._replace(operation=AclOperation.ANY), "Invalid operation ANY"),
     (ALICE._replace(permission_type=AclPermissionType.ANY), "Invalid permissionType ANY"),
-]  # fmt: skip
+    (ALICE._replace(principal="me"), f"Could not parse principal from `me` ({NO_COLON})"),
+]
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_a_wrong_rule_is_refused_and_the_others_of_its_request_hold(wrong: AclBinding, message: str) -> None:
     script = Rules()
-    assert script.add(wrong, BOB) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
+    assert script.add(wrong, BOB) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
     assert script.rules == {BOB}
 
 
