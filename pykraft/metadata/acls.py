@@ -9,9 +9,8 @@ A rule counts for a question if its resource is meant, and its principal and hos
     there is no rule for the resource   the default (`allow.everyone.if.no.acl.found`)
 
 A rule means one name (LITERAL), every name (LITERAL ``*``), or every name that begins with its own (PREFIXED). Its
-principal may be ``User:*``, its host ``*``, its operation ALL. Whoever is allowed to READ, WRITE, DELETE or ALTER may
-DESCRIBE, and ALTER_CONFIGS allows DESCRIBE_CONFIGS. That holds for what is allowed only: to deny READ denies no
-DESCRIBE.
+principal may be ``User:*``, its host ``*``, its operation ALL. A rule that allows READ, WRITE, DELETE or ALTER allows
+DESCRIBE, too, and ALTER_CONFIGS allows DESCRIBE_CONFIGS. A rule that denies READ denies READ alone.
 
 What a principal may do to a resource is one number, bit n for operation n: the bits that its rules allow, without those
 that they deny. `AclIndex` finds the rules for a resource without looking at the others. One table holds all patterns,

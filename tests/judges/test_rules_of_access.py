@@ -1,8 +1,8 @@
 """Rules of access, judged by Apache Kafka: its brokers refuse what the table of denials says, its tool kafka-acls and
 librdkafka manage pykraft's rules, and pykraft's command those of Apache Kafka.
 
-A row of the table is asked from an address of its own, and the rules deny that address what the row says. So nobody
-else is denied anything, not even the client that makes the rules.
+A row of the table is asked from an address of its own, and the rules deny that address what the row says. No
+other client is denied anything, not even the one that makes the rules.
 """
 
 from __future__ import annotations

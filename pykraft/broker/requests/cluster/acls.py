@@ -4,7 +4,7 @@ Every node lists the rules as its own image has them. New rules and removals are
 passes them on to it. Behaviour to know:
 
 * DescribeAcls needs DESCRIBE on the cluster, the others ALTER.
-* On a node without an authorizer they are SECURITY_DISABLED: the rules would hold for nobody.
+* On a node without an authorizer they are SECURITY_DISABLED: the rules would have no effect.
 * A code of 0 (UNKNOWN) anywhere in a request closes the connection, as in Kafka, whose requests do not read then.
 
 Follows kafka.server.AclApis.
@@ -141,7 +141,7 @@ FORWARDING_HANDLERS: Handlers = {
 
 
 def check_has_authorizer(authorizer: Authorizer) -> None:
-    """KafkaError(SECURITY_DISABLED) if rules would hold for nobody here."""
+    """KafkaError(SECURITY_DISABLED) if rules would have no effect here."""
     if authorizer.allows_all:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
