@@ -37,6 +37,8 @@ class EarlyRequests:
         self._has_rules = has_rules
         self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
         """By the identity of the request."""
+        self._look_at = 0
+        """When to look for the rules again."""
         self.are_over = False
         """Whether all listeners serve: then it need not be asked any more."""
         self.room = Room("waiting")
@@ -68,4 +70,8 @@ class EarlyRequests:
                     answered.pass_on_to(answer)
                 else:
                     answer.keep(answered)
-        return now + _LOOK_FOR_RULES_MS if self._waiting and self._late_listeners else FOREVER
+        if not self._waiting or not self._late_listeners:
+            return FOREVER
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_FOR_RULES_MS
+        return self._look_at

@@ -15,6 +15,7 @@ from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
@@ -50,6 +51,7 @@ from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListGroupsRequest,
     SyncGroupRequest,
 )
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
@@ -69,6 +71,7 @@ from pykraft.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
@@ -88,7 +91,7 @@ SOME = "any resource of this type"
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
 SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups"), (BROKER, "ListTransactions")}
-"""Refuse no client, and leave out what it may not see: a broker without groups and transactions shows no difference."""
+"""Refuse no client, and leave out what it may not see: they have a test of their own."""
 
 Question = tuple[AclOperation, AclResourceType, str]
 
@@ -694,6 +697,35 @@ def test_a_client_is_told_what_it_may_do_to_topics_that_are_not_there_but_not_to
     answer = lone.ask(asked, principal=CLIENT)
     told = {found.name: (found.error_code, found.topic_authorized_operations) for found in answer.topics}
     assert told == {"t": (TOPIC_REFUSED, -(1 << 31)), "nowhere": (3, 0xDD8), "*": (17, 0xDF8)}
+
+
+def test_lists_leave_out_what_a_client_may_not_see() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        lone.create(name, cleanup_policy="compact")
+    lone.create("t")
+    lone.run(100)
+    for name in ("g", "g", "h"):  # the first question finds the coordinator loading
+        lone.ask(live().replace(group_id=name))
+        lone.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000))
+        lone.run(100)
+
+    def seen() -> tuple[list[str], list[str]]:
+        groups = lone.ask(ListGroupsRequest(), principal=CLIENT).groups
+        transactions = lone.ask(
+            ListTransactionsRequest(state_filters=[], producer_id_filters=[]), principal=CLIENT
+        ).transaction_states
+        return sorted(each.group_id for each in groups), sorted(each.transactional_id for each in transactions)
+
+    may_not_see = (
+        (AclOperation.DESCRIBE, AclResourceType.GROUP, "g"),
+        (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "h"),
+    )
+    denies.denied = may_not_see
+    assert seen() == (["g", "h"], ["g"]), "the right to describe the cluster shows all groups"
+    denies.denied = (*may_not_see, cluster(AclOperation.DESCRIBE))
+    assert seen() == (["h"], ["g"])
 
 
 def test_a_pattern_stands_for_the_topics_that_its_member_may_describe() -> None:
