@@ -103,4 +103,6 @@ def outcome(seed: int) -> tuple[int, int, int, int]:
 @pytest.mark.limit(900)
 def test_rules_may_change_at_any_time() -> None:
     found = in_processes(outcome, SEEDS)
-    assert all(made > 5 and removed > 3 and acknowledged > 100 for made, removed, _, acknowledged in found), found
+    assert all(made > 3 and removed > 3 and acknowledged > 100 for made, removed, _, acknowledged in found), found
+    assert sum(made + removed for made, removed, _, _ in found) > 50, found
+    assert any(rules for _, _, rules, _ in found), "in some history rules are left in the end"
