@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TransactionFatalError,
     )
     from pykraft.cluster import Cluster, ClusterError
+    from pykraft.common.acl import AclBinding, AclBindingFilter
     from pykraft.common.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
     from pykraft.common.types import TopicPartition
     from pykraft.consumer import Consumer, ConsumerRebalanceListener
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AclBinding": "pykraft.common.acl",
+    "AclBindingFilter": "pykraft.common.acl",
     "Admin": "pykraft.admin",
     "AlterConfigOp": "pykraft.client.administration.configs",
     "ClientClosedError": "pykraft.runtime.client_thread",
@@ -77,6 +80,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "AclBinding",
+    "AclBindingFilter",
     "Admin",
     "AlterConfigOp",
     "ClientClosedError",

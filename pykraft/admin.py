@@ -10,7 +10,7 @@
         print(admin.describe_configs([topic])[topic]["retention.ms"].value)
 
 ``Admin(bootstrap_controllers=...)`` asks the active controller without a broker in between (KIP-919): about the quorum,
-features, settings and reassignments. It is of use while no broker runs.
+features, settings, reassignments and rules of access. It is of use while no broker runs.
 
 The work is done by `pykraft.client.administration.admin`, which has no thread; this file gives it one.
 """
@@ -21,6 +21,14 @@ from random import Random
 from typing import Any, TypeVar, Unpack
 
 from pykraft.client import config as keys
+from pykraft.client.administration.acls import (
+    AclBinding,
+    AclBindingFilter,
+    AclCalls,
+    acl_binding,
+    acl_filter,
+    without_errors,
+)
 from pykraft.client.administration.admin import (
     PARTITIONS_PER_RESPONSE,
     AdminCalls,
@@ -107,6 +115,7 @@ class _AdminCore:
         self.groups = GroupCalls(self._driver)
         self.group_offsets = GroupOffsetCalls(self._driver)
         self.transactions = TransactionAdminCalls(self._driver)
+        self.acls = AclCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
         return merge([self._driver.poll(now), self.metadata.poll(now)])
@@ -394,6 +403,25 @@ class Admin(ClosesOnExit):
         wanted, timeout_ms = list(transactional_ids), self._request_timeout_ms
         ask = self._core.transactions.fence_producers
         return _without_errors(self._ask(lambda deadline: ask(wanted, timeout_ms, deadline)))
+
+    # --- rules of access ----------------------------------------------------------------------------------------------
+
+    def describe_acls(self, wanted: AclBindingFilter | None = None) -> list[AclBinding]:
+        """The rules that this filter finds, or all. KafkaError: SECURITY_DISABLED if the cluster has no authorizer."""
+        found = AclBindingFilter() if wanted is None else acl_filter(wanted)
+        return self._ask(lambda deadline: self._core.acls.describe_acls(found, deadline))
+
+    def create_acls(self, rules: Iterable[AclBinding]) -> None:
+        """Let these rules hold; those that do already stay as they are. KafkaError says why the first that failed did;
+        the others hold. Each broker takes them up a moment later."""
+        wanted = list(dict.fromkeys(map(acl_binding, rules)))
+        without_errors(self._ask(lambda deadline: self._core.acls.create_acls(wanted, deadline)))
+
+    def delete_acls(self, filters: Iterable[AclBindingFilter | AclBinding]) -> dict[AclBindingFilter, list[AclBinding]]:
+        """Remove the rules that these filters find; which each has removed. KafkaError says why the first that failed
+        did; the others have removed theirs."""
+        wanted = list(dict.fromkeys(map(acl_filter, filters)))
+        return without_errors(self._ask(lambda deadline: self._core.acls.delete_acls(wanted, deadline)))
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 

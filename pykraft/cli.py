@@ -20,6 +20,7 @@
     python -m pykraft leader-election --bootstrap-server HOST:PORT --election-type preferred --all-topic-partitions
     python -m pykraft features --bootstrap-server HOST:PORT describe
     python -m pykraft metadata-quorum --bootstrap-server HOST:PORT describe --status
+    python -m pykraft acls --bootstrap-server HOST:PORT --list
     python -m pykraft cluster list-endpoints --bootstrap-server HOST:PORT
     python -m pykraft broker-api-versions --bootstrap-server HOST:PORT
 
@@ -41,10 +42,11 @@
 
 All but the first and the last five are Kafka's shell tools, with their options: kafka-storage.sh,
 kafka-server-start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer.sh, kafka-console-consumer.sh,
-kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-leader-election.sh, kafka-features.sh,
-kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh, kafka-producer-perf-test.sh,
-kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh, kafka-reassign-partitions.sh,
-kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a pykraft node.
+kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-acls.sh, kafka-leader-election.sh,
+kafka-features.sh, kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh,
+kafka-producer-perf-test.sh, kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh,
+kafka-reassign-partitions.sh, kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a
+pykraft node.
 
 A verb is a module of `pykraft.commands` (`commands.verbs` has the table), and only the one that is asked for is
 loaded. A user's mistake is one sentence on standard error and exit code 1.

@@ -4,6 +4,7 @@ from pykraft.broker.broker import Broker
 from pykraft.broker.requests import envelope, forwarding
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.cluster import (
+    acls,
     admin,
     cluster,
     config_changes,
@@ -38,12 +39,14 @@ def add_apis(
         serve(ListenerKind.BROKER, forwarding_apis, forwarding.HANDLERS)
         change_apis = config_changes.ConfigChangeApis(config, forwarding_apis)
         serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
+        serve(ListenerKind.BROKER, acls.AclForwardingApis(forwarding_apis), acls.FORWARDING_HANDLERS)
         broker.add_to(dispatcher, authorizer)
     if active is not None:
         serve(ListenerKind.CONTROLLER, quorum.QuorumApis(raft.service, authorizer), quorum.HANDLERS)
         serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
         admin_apis = admin.AdminApis(active, config.values, authorizer)
         serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
+        serve(ListenerKind.CONTROLLER, acls.AclChangeApis(active, authorizer), acls.CHANGE_HANDLERS)
         envelopes = envelope.EnvelopeApis(lambda: active.is_active, dispatcher.handle, authorizer)
         serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
     cluster_apis = cluster.ClusterApis(
@@ -57,8 +60,10 @@ def add_apis(
         authorizer=authorizer,
     )
     config_apis = configs.ConfigApis(config, lambda: loader.image, authorizer)
+    acl_apis = acls.AclApis(lambda: loader.image, authorizer)
     for kind in ListenerKind:
         serve(kind, cluster_apis, cluster.HANDLERS)
         serve(kind, config_apis, configs.HANDLERS)
+        serve(kind, acl_apis, acls.HANDLERS)
     partition_apis = topic_partitions.TopicPartitionApis(config, lambda: loader.image, authorizer)
     serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)

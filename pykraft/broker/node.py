@@ -24,13 +24,15 @@ from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
-from pykraft.broker.requests.authorizer import AllowAll, Authorizer
+from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
+from pykraft.broker.requests.standard_authorizer import configured_authorizer
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import Listener, NodeConfig
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.startup.controller_registration import ControllerRegistration
+from pykraft.broker.startup.early_requests import EarlyRequests
 from pykraft.broker.startup.levels import check_levels, first_records
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import check_formatted, metadata_log_directory
@@ -51,7 +53,6 @@ from pykraft.controller.controller import QuorumController
 from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
-from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
 from pykraft.raft.log.history import SnapshotFolder
@@ -118,7 +119,8 @@ class Node:
             self._unlock()
             raise
         parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
-        add_apis(self.dispatcher, authorizer or AllowAll(), *parts)
+        self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._has_rules)
+        add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
             config.node_id,
             self.timer,
@@ -126,8 +128,8 @@ class Node:
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
         )
-        self._waiting: dict[int, tuple[InboundRequest, Promise[Answer]]] = {}
-        """Requests that wait until the broker is open, by their identity."""
+        late = frozenset() if self.authorizer.allows_all else config.late_listeners
+        self._early = EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
         self._shutdown_deadline: int | None = None
         self._add_rooms()
 
@@ -162,7 +164,8 @@ class Node:
                 now=lambda: self._trace.now,
             )
         )
-        self.raft.register(self.loader)
+        self._first_high_watermark = self.raft.high_watermark
+        self._metadata_reader = self.raft.register(self.loader)
         if self.config.is_broker:
             self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
         if self.config.is_controller:
@@ -268,7 +271,7 @@ class Node:
             metrics=self.metrics,
             trace=self._trace,
             faults=self.fault_handler,
-            on_open=lambda: self._serving_waiting.mark("open"),
+            on_open=lambda: self._early.room.mark("open"),
         )
 
     def _controller_address(self) -> Address:
@@ -299,13 +302,10 @@ class Node:
             self.broker.start(self.config.listeners, now)
 
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
-        """Answer a request. Clients of a broker wait until it knows what it leads."""
+        """Answer a request; it waits if its listener does not serve yet (`startup.early_requests`)."""
         self._trace.now = now
-        if inbound.context.kind is ListenerKind.BROKER and self.broker is not None and not self.broker.is_open:
-            answer: Promise[Answer] = Promise()
-            self._waiting[id(inbound)] = inbound, answer
-            answer.on_abandoned(lambda: self._waiting.pop(id(inbound), None))
-            return answer
+        if not self._early.are_over and self._early.must_wait(inbound.context):
+            return self._early.add(inbound)
         try:
             return (self.faults if self.faults.planted else self.dispatcher).handle(inbound, now)
         except OSError as error:
@@ -333,7 +333,7 @@ class Node:
         """In the order in which they are visited. What the broker's part has to say to the controller goes out in the
         same turn: the channels come after it."""
         self.rooms = Rooms(self._on_room_fault)
-        self._metrics_room, self._serving_waiting, self._stopping = Room("metrics"), Room("waiting"), Room("shutdown")
+        self._metrics_room, self._stopping = Room("metrics"), Room("shutdown")
         add = self.rooms.add
         add(self._metrics_room, self._tick)
         add(self.raft.room, self.raft.poll)
@@ -346,7 +346,7 @@ class Node:
         if self.broker is not None:
             self.broker.add_rooms(self.rooms)
         for room, poll in (
-            (self._serving_waiting, self._serve_waiting),
+            (self._early.room, self._early.poll),
             (self.dispatcher.slices.room, self.dispatcher.slices.poll),
             (self._stopping, self._continue_shutdown),
         ):
@@ -357,15 +357,10 @@ class Node:
         self._metrics_room.look_in_at(self.metrics.tick_at)
         return FOREVER
 
-    def _serve_waiting(self, now: int) -> int:
-        while self._waiting and self.broker is not None and self.broker.is_open:
-            inbound, answer = self._waiting.pop(next(iter(self._waiting)))
-            answered = self.handle(inbound, now)
-            if isinstance(answered, Promise):
-                answered.pass_on_to(answer)
-            else:
-                answer.keep(answered)
-        return FOREVER
+    def _has_rules(self) -> bool:
+        """Whether the image has what was committed when this node first heard of that in this life."""
+        high_watermark = self.raft.high_watermark
+        return self._first_high_watermark < high_watermark <= self._metadata_reader.next_offset
 
     def _on_room_fault(self, kind: str, error: Exception) -> int:
         """What a room's poll has raised costs this room a pause, and the others nothing; but a level of a feature that

@@ -44,6 +44,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import Config
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node
+from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest
 from pykraft.protocol.messages.cluster import (
     GROUP_COORDINATOR,
@@ -64,6 +65,9 @@ ADMIN_CHANNEL = "admin"
 _ASKED_OF_CONTROLLERS = (
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
     DescribeClusterRequest,
     DescribeConfigsRequest,
     DescribeQuorumRequest,

@@ -19,6 +19,7 @@ SUBJECTS = {
     "administration": {
         "topics": "list, describe, create, alter and delete topics",
         "configs": "show and change settings of topics and brokers",
+        "acls": "list, add and remove rules: who may do what",
         "reassign-partitions": "move partitions to other brokers",
         "leader-election": "elect the preferred leaders of partitions, or any that are alive",
         "features": "show and change the levels of features",

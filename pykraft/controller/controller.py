@@ -40,6 +40,7 @@ from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
+from pykraft.controller.acls import AclControl
 from pykraft.controller.change_queue import ChangeQueue
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
@@ -59,6 +60,7 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.versions import METADATA_VERSION, as_of_level
+from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest
 from pykraft.protocol.messages.admin import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -148,6 +150,7 @@ class QuorumController:
         self._directories = DirectoryControl(self._replication)
         self._reassignments = ReassignmentControl(self._replication)
         self._configs = ConfigControl(node_id, properties or {})
+        self._acls = AclControl(random)
         self._features = FeatureControl(
             node_id, static_voters, QuorumLevel(lambda: raft.kraft_version, self._upgrade_kraft), self._properties
         )
@@ -300,6 +303,8 @@ class QuorumController:
             IncrementalAlterConfigsRequest: self._configs.incremental_alter_configs,
             AlterConfigsRequest: self._configs.alter_configs,
             UpdateFeaturesRequest: self._features.update_features,
+            CreateAclsRequest: self._acls.create_acls,
+            DeleteAclsRequest: self._acls.delete_acls,
         }
 
     def _upgrade_kraft(self, level: int, validate_only: bool) -> None:

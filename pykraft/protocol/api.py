@@ -22,6 +22,7 @@ from typing import NamedTuple
 from pykraft.protocol.header import request_header_version
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages import (
+    acls,
     admin,
     brokers,
     cluster,
@@ -41,6 +42,7 @@ from pykraft.protocol.schema import Request
 __all__ = ["Api", "ListenerKind", "advertised", "apis", "formats", "requests", "served", "table"]
 
 _MODULES = (
+    acls,
     admin,
     brokers,
     cluster,

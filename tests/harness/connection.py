@@ -27,12 +27,17 @@ class Closed(Exception):  # noqa: N818 (for most tests it is the expected answer
 class Connection:
     """One connection to ``host:port``."""
 
-    def __init__(self, address: str, patience_s: float = PATIENCE_S, receive_buffer: int = 0) -> None:
+    def __init__(
+        self, address: str, patience_s: float = PATIENCE_S, receive_buffer: int = 0, source_host: str = ""
+    ) -> None:
+        """`source_host` is the address of this machine that the server sees; by default the one of the way there."""
         host, _, port = address.rpartition(":")
         self.sock = socket.socket()
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(patience_s)
+        if source_host:
+            self.sock.bind((source_host, 0))
         try:
             self.sock.connect((host, int(port)))
         except OSError:

@@ -5,8 +5,8 @@ operation, this resource. Which question an API asks, when, and what the respons
 as much as the bytes are; each handler follows kafka.server.KafkaApis or kafka.server.ControllerApis in that. A request
 that came in an envelope is asked about with its client's principal and address.
 
-Access control lists are not built yet, and a node says so by refusing any configuration that would switch them on.
-Until then it allows everything, as an Apache Kafka without an authorizer does.
+A node allows everything unless its file names an authorizer, which then goes by the rules in the metadata log
+(`standard_authorizer`).
 
 Follows org.apache.kafka.server.authorizer.Authorizer and kafka.server.AuthHelper.
 """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from pykraft.broker.settings.authorizer_config import AUTHORIZER_KEYS, late_listeners
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
@@ -246,6 +247,7 @@ _NODE_KEYS: list[Key[Any]] = [
     ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
     METRICS_LISTENER,
+    *AUTHORIZER_KEYS,
     *LIVE_BROKER_CONFIG.keys.values(),
     *SOCKET_KEYS,
     *RAFT_KEYS,
@@ -287,6 +289,8 @@ class NodeConfig:
     unknown: tuple[str, ...]
     """Keys in the file that no setting has: worth a warning."""
     metrics_listener: Endpoint | None = None
+    late_listeners: frozenset[str] = frozenset()
+    """Those that wait for the rules of access."""
 
     @property
     def is_broker(self) -> bool:
@@ -322,7 +326,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     listeners = _listeners(values)
     by_name = {listener.name: listener for listener in listeners}
     of_listeners = check_listener_keys(by_name, properties)
-    controller_listener = values[CONTROLLER_LISTENER_NAMES][0]
+    controller_names = values[CONTROLLER_LISTENER_NAMES]
+    controller_listener = controller_names[0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
     servers = values[CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
@@ -350,6 +355,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         values=values,
         unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
+        late_listeners=late_listeners(values, properties, by_name, controller_names),
     )
 
 

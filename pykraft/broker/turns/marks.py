@@ -82,7 +82,10 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "no answer": "it has to be asked again",
         "leader": "another node may be the active controller",
     },
-    "waiting": {"open": "the broker is open: serve the requests that have waited for that"},
+    "waiting": {
+        "open": "the broker is open: serve the requests that have waited for that",
+        "rules": "a request may have to wait for the rules of access: look for them now and then",
+    },
     "slices": {"paused": "a request has been interrupted: go on with it"},
     "shutdown": {},
 }

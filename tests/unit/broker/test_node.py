@@ -230,10 +230,10 @@ def test_a_request_that_is_abandoned_before_the_broker_is_open_is_never_handled(
     parked = parks(lone)
     early, late = [lone.handle(MetadataRequest()) for _ in range(2)]
     early.abandon()
-    assert len(lone.node._waiting) == 1
+    assert len(lone.node._early._waiting) == 1
     lone.cut_off = False
     lone.run(10_000)
-    assert len(parked) == 1 and not lone.node._waiting
+    assert len(parked) == 1 and not lone.node._early._waiting
     late.abandon()
     assert parked[0].abandoned
 

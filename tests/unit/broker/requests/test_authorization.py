@@ -15,6 +15,7 @@ from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.common.acl import CLUSTER_NAME, AclOperation, AclResourceType
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest
 from pykraft.protocol.messages.brokers import (
@@ -50,6 +51,7 @@ from pykraft.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     LeaveGroupRequest,
+    ListGroupsRequest,
     SyncGroupRequest,
 )
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
@@ -69,6 +71,7 @@ from pykraft.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
@@ -77,6 +80,7 @@ from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch, describe_partitions, elect, grow, keep, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
+from tests.harness.rules import EVERY, create_acls, delete_acls, describe_acls, rule
 from tests.harness.storage import produced
 
 BROKER, CONTROLLER = ListenerKind.BROKER, ListenerKind.CONTROLLER
@@ -87,7 +91,7 @@ SOME = "any resource of this type"
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
 SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups"), (BROKER, "ListTransactions")}
-"""Refuse no client, and leave out what it may not see: a broker without groups and transactions shows no difference."""
+"""Refuse no client, and leave out what it may not see: they have a test of their own."""
 
 Question = tuple[AclOperation, AclResourceType, str]
 
@@ -567,6 +571,12 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def elected(response: Any) -> Any:
         return response.error_code
 
+    def rule_made(response: Any) -> Any:
+        return [result.error_code for result in response.results]
+
+    def rules_found(response: Any) -> Any:
+        return [(result.error_code, len(result.matching_acls)) for result in response.filter_results]
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -589,6 +599,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     mixed = [("v", 0), ("w", 42), ("new", TOPIC_REFUSED)]
     t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
     quorum = DescribeQuorumRequest(topics=[])
+    alice = rule("allow alice READ TOPIC t")
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
         Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
@@ -610,6 +621,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),
         Row("deleting the unseen by id", kind, lambda t: delete(None, t), no_sight, deleted, [(None, TOPIC_REFUSED)]),
         Row("what is not there", kind, lambda _: delete("nowhere"), no_sight, deleted, [("nowhere", TOPIC_REFUSED)]),
+        Row("rules", kind, lambda _: describe_acls(), (see_quorum,), error, CLUSTER_REFUSED),
+        Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
+        Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
     ]
 
@@ -683,6 +697,35 @@ def test_a_client_is_told_what_it_may_do_to_topics_that_are_not_there_but_not_to
     answer = lone.ask(asked, principal=CLIENT)
     told = {found.name: (found.error_code, found.topic_authorized_operations) for found in answer.topics}
     assert told == {"t": (TOPIC_REFUSED, -(1 << 31)), "nowhere": (3, 0xDD8), "*": (17, 0xDF8)}
+
+
+def test_lists_leave_out_what_a_client_may_not_see() -> None:
+    denies = Denies()
+    lone = LoneNode(authorizer=denies)
+    for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        lone.create(name, cleanup_policy="compact")
+    lone.create("t")
+    lone.run(100)
+    for name in ("g", "g", "h"):  # the first question finds the coordinator loading
+        lone.ask(live().replace(group_id=name))
+        lone.ask(InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000))
+        lone.run(100)
+
+    def seen() -> tuple[list[str], list[str]]:
+        groups = lone.ask(ListGroupsRequest(), principal=CLIENT).groups
+        transactions = lone.ask(
+            ListTransactionsRequest(state_filters=[], producer_id_filters=[]), principal=CLIENT
+        ).transaction_states
+        return sorted(each.group_id for each in groups), sorted(each.transactional_id for each in transactions)
+
+    may_not_see = (
+        (AclOperation.DESCRIBE, AclResourceType.GROUP, "g"),
+        (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "h"),
+    )
+    denies.denied = may_not_see
+    assert seen() == (["g", "h"], ["g"]), "the right to describe the cluster shows all groups"
+    denies.denied = (*may_not_see, cluster(AclOperation.DESCRIBE))
+    assert seen() == (["h"], ["g"])
 
 
 def test_a_pattern_stands_for_the_topics_that_its_member_may_describe() -> None:

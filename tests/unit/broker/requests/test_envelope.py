@@ -31,6 +31,7 @@ from tests.harness.asking import (
     update,
 )
 from tests.harness.lone_node import LoneNode
+from tests.harness.rules import create_acls, delete_acls, rule
 
 QUORUM = DescribeQuorumRequest.Topic(
     topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.Topic.Partition(partition_index=0)]
@@ -47,6 +48,8 @@ FORWARDED: list[Request] = [
     update(("group.version", 1)),
     change((TOPIC, "t", [])),
     replace_all((TOPIC, "t", [])),
+    create_acls(rule("allow alice READ TOPIC t")),
+    delete_acls(rule("allow alice READ TOPIC t")),
 ]
 EACH = [
     pytest.param(request, version, id=f"{type(request).__name__}-{version}")
