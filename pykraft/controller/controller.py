@@ -173,6 +173,11 @@ class QuorumController:
     # --- what holds now -----------------------------------------------------------------------------------------------
 
     @property
+    def heartbeats(self) -> BrokerHeartbeats:
+        """When each broker was heard from last; of an active controller."""
+        return self._heartbeats
+
+    @property
     def is_active(self) -> bool:
         return self._epoch != NOT_ACTIVE
 

@@ -84,6 +84,16 @@ class BrokerHeartbeats:
         contact = self._contacts.get(broker_id)
         return contact is not None and now < contact.last_contact + self._session_timeout_ms
 
+    def session(self, broker_id: int) -> tuple[int, int] | None:
+        """When the broker was heard from last, and when its session ends; None: it has no session."""
+        contact = self._contacts.get(broker_id)
+        return None if contact is None else (contact.last_contact, contact.last_contact + self._session_timeout_ms)
+
+    def expire(self, broker_id: int, now: int) -> None:
+        """The broker's session is over, however recently it was heard from."""
+        if (contact := self._contacts.get(broker_id)) is not None:
+            contact.last_contact = min(contact.last_contact, now - self._session_timeout_ms)
+
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The records that move the broker's leaderships away end at `offset`."""
         contact = self._contacts.get(broker_id)
