@@ -11,7 +11,7 @@ they can be seen on their way. Nothing else is different from any other simulate
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
@@ -54,6 +54,20 @@ _PROPERTIES = {
 }
 
 
+class Outcome(NamedTuple):
+    """An act that a page without Python has recorded. A click between `since` and `until` shows the same film.
+
+    In the act ``{leader}`` is the node that leads at that time, and ``{message}`` the first message on its way with
+    these words."""
+
+    label: str
+    act: str
+    ms: int
+    since: int
+    until: int
+    words: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Scene:
     """A seed with its plan, and where to look. Virtual milliseconds."""
@@ -69,6 +83,10 @@ class Scene:
     end_ms: int
     topic: str = TOPIC
     partition: int = 0
+    outcomes: tuple[Outcome, ...] = ()
+    rival: str = ""
+    """Another scene with the same failure, to compare with."""
+    rival_label: str = ""
 
     def begin(self, cls: type[S]) -> S:
         """Its story, at the first step."""
@@ -145,6 +163,13 @@ def _first_loss() -> Scene:
         partial(_leader_leaves, cut_ms=_CUT_MS, heal_ms=_HEAL_MS),
         _CUT_MS,
         _END_MS,
+        outcomes=(
+            Outcome("the leader dies before that", "kill {leader}", 4_400, 3_300, _CUT_MS),
+            Outcome("a Fetch response is dropped", "drop {message}", 4_450, 4_441, 4_491, ("Fetch response", "offset")),
+            Outcome("the links heal after one second", "heal {leader}", 5_500, _CUT_MS, 5_900),
+        ),
+        rival="all-in-sync",
+        rival_label="both producers use acks=all",
     )
 
 
@@ -155,6 +180,8 @@ def _all_in_sync() -> Scene:
         title="The same failure with acks=all: nothing that was acknowledged is lost",
         about="Three nodes. Both producers send with acks=all.",
         knobs=_cluster(_SEED, (_SAFE, _SAFE), False),
+        outcomes=(),
+        rival="",
     )
 
 

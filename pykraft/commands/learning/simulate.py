@@ -2,6 +2,8 @@
 
 ``--story FILE`` writes the history as a page that plays in a browser instead. ``--click`` steps into it first, with the
 words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page tells the branch that this makes.
+``--scene NAME --story FILE`` writes the page of a scene, with a few things to try; ``--replay LINK`` replays what
+somebody did in a player.
 """
 
 import argparse
@@ -11,6 +13,11 @@ from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
 from pykraft.simulation import Simulation, SimulationFailed
+from pykraft.story.links import Link
+from pykraft.story.scenes import SCENES
+from pykraft.viz.player.acts import Rehearsal
+from pykraft.viz.player.page import save as save_scene
+from pykraft.viz.player.words import in_words
 from pykraft.viz.stories.story_clicks import StoryClicks
 from pykraft.viz.stories.story_page import save
 
@@ -21,12 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
     parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
+    parser.add_argument(
+        "--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs"
+    )
+    parser.add_argument("--replay", metavar="LINK", help="what somebody did in a player, again: says what came of it")
     clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
     parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one history after the other, also after one that failed."""
+    if options.replay is not None or options.scene is not None:
+        return _play(options.replay, options.scene, options.story)
     if options.count < 1 or options.trace < 0:
         raise CommandError("--count is at least 1, --trace at least 0")
     first = Random().randrange(1 << 32) if options.seed is None else options.seed
@@ -40,6 +53,26 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--click without --story: say where the page shall be written")
     failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.calm, options.trace)]
     return 1 if failed else 0
+
+
+def _play(link: str | None, scene: str | None, path: Path | None) -> int:
+    """A scene's page, or a link in words."""
+    if link is not None:
+        try:
+            rehearsal = Rehearsal(Link.parse(link).scene)
+            rehearsal.replay(link)
+        except ValueError as reason:
+            raise CommandError(f"--replay {link}: {reason}") from None
+        say(in_words(rehearsal.data()))
+        return 0
+    if path is None or scene is None:
+        raise CommandError("--scene without --story: say where the page shall be written")
+    try:
+        save_scene(scene, path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    say(f"{path}: {scene}")
+    return 0
 
 
 def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:

@@ -9,11 +9,11 @@ import gzip
 import html
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pykraft import __version__
+from pykraft.story.scenes import Outcome, Scene
 from pykraft.story.story import Story
 from pykraft.viz.player.acts import Rehearsal
 from pykraft.viz.player.words import in_words
@@ -23,20 +23,9 @@ _HERE = Path(__file__).parent
 _PLACE = re.compile(r"@([a-z]+)@")
 
 
-class Outcome(NamedTuple):
-    """An act, the virtual time at which it is done, and what its button says. A click in the time around it, from
-    `since` to before `until`, shows the same film."""
-
-    label: str
-    act: str
-    ms: float
-    since: float
-    until: float
-
-
-def save(name: str, path: str | Path, outcomes: Sequence[Outcome] = ()) -> Path:
+def save(name: str, path: str | Path) -> Path:
     """Write the page of a scene; returns where it is. ValueError if it would be larger than a megabyte."""
-    text = page(name, outcomes)
+    text = page(name)
     if len(text.encode()) > MOST_BYTES:
         raise ValueError(f"the page has {len(text.encode()):,} bytes, more than {MOST_BYTES:,}: record fewer outcomes")
     path = Path(path)
@@ -44,11 +33,13 @@ def save(name: str, path: str | Path, outcomes: Sequence[Outcome] = ()) -> Path:
     return path
 
 
-def page(name: str, outcomes: Sequence[Outcome] = ()) -> str:
+def page(name: str) -> str:
     """The page's text."""
     rehearsal = Rehearsal(name, Story)
     main = rehearsal.data()
-    recorded = [_recorded(rehearsal, outcome) for outcome in outcomes]
+    recorded = [_recorded(rehearsal, outcome) for outcome in rehearsal.scene.outcomes]
+    if rehearsal.scene.rival:
+        recorded.insert(0, _other(rehearsal.scene))
     data = {"version": __version__, "main": main, "outcomes": recorded}
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)).decode()
     parts = {
@@ -62,10 +53,25 @@ def page(name: str, outcomes: Sequence[Outcome] = ()) -> str:
 
 
 def _recorded(rehearsal: Rehearsal, outcome: Outcome) -> dict[str, Any]:
-    said = rehearsal.act(outcome.act, outcome.ms)
+    act = _named(rehearsal.story, outcome)
+    said = rehearsal.act(act, outcome.ms)
     if said:
         raise ValueError(f"{outcome.label}: {said}")
     data = rehearsal.data()
     kept = {name: data[name] for name in ("link", "film", "fork", "difference", "branch")}
     rehearsal.act("undo", 0)
-    return {**kept, "label": outcome.label, "act": outcome.act, "since": outcome.since, "until": outcome.until}
+    return {**kept, "label": outcome.label, "act": act, "since": outcome.since, "until": outcome.until}
+
+
+def _named(story: Story, outcome: Outcome) -> str:
+    """The act, with the node and the message that it means at that time."""
+    step = story.step_at(outcome.ms)
+    found = (each for each in story.messages_at(step) if all(word in str(each) for word in outcome.words))
+    message = next((each.id for each in found if isinstance(each.sender, int) and each.sender != each.receiver), None)
+    return outcome.act.format(leader=story.view_at(step).leader("t", 0), message=message)
+
+
+def _other(of: Scene) -> dict[str, Any]:
+    data = Rehearsal(of.rival).data()
+    none = {"fork": None, "difference": None, "branch": of.rival_label, "act": "", "since": 0, "until": 0}
+    return {"link": data["link"], "film": data["film"], "label": of.rival_label, **none}
