@@ -49,10 +49,10 @@ def sessions(nodes: Nodes) -> Iterator[Timer]:
     active = _active(nodes)
     if active is None or active.node is None or active.node.controller is None:
         return
+    heartbeats = active.node.controller.heartbeats
     for node_id in nodes:
-        session = active.node.controller.heartbeats.session(node_id)
-        if session is not None and active.scheduler.now < session[1]:
-            yield Timer(node_id, SESSION, session[1])
+        if heartbeats.has_valid_session(node_id, active.scheduler.now):
+            yield Timer(node_id, SESSION, heartbeats.contacts[node_id].last_contact + heartbeats.session_timeout_ms)
 
 
 def fire(nodes: Nodes, node_id: int, kind: str, now: int) -> None:
@@ -67,7 +67,9 @@ def fire(nodes: Nodes, node_id: int, kind: str, now: int) -> None:
 
 def _end_session(active: SimulatedNode, node_id: int, now: int) -> None:
     assert active.node is not None and active.node.controller is not None
-    active.node.controller.heartbeats.expire(node_id, now)
+    heartbeats = active.node.controller.heartbeats
+    if (contact := heartbeats.contacts.get(node_id)) is not None:
+        contact.last_contact = now - heartbeats.session_timeout_ms
     active.node.controller.room.wake_by(now, "request")
 
 

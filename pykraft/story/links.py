@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pykraft import __version__
+from pykraft.common.version import VERSION
 from pykraft.sim.cluster import Intervention
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Duplicate, Fire, Heal, Host, Kill, Restart
 from pykraft.story.scenes import SCENES, scene
@@ -35,7 +35,7 @@ class Link:
 
     scene: str
     deeds: tuple[tuple[int, Intervention], ...] = ()
-    version: str = __version__
+    version: str = VERSION
 
     def __str__(self) -> str:
         seed = scene(self.scene).seed
@@ -51,11 +51,11 @@ class Link:
         """Read one. UnknownHistory: it is none, or one of another version."""
         name, *parts = text.strip().split("/")
         if name != _NAME or len(parts) < 3:
-            raise UnknownHistory(f"{text.strip()!r} is no history: one begins with {_NAME}/{__version__}/ and a scene")
+            raise UnknownHistory(f"{text.strip()!r} is no history: one begins with {_NAME}/{VERSION}/ and a scene")
         version, known, seed, *deeds = parts
-        if version != __version__:
+        if version != VERSION:
             raise UnknownHistory(
-                f"this history was recorded by pykraft {version}, and this is pykraft {__version__}: "
+                f"this history was recorded by pykraft {version}, and this is pykraft {VERSION}: "
                 f"the same steps may be others here"
             )
         if known not in SCENES or seed != str(scene(known).seed):

@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
     parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
-    parser.add_argument(
-        "--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs"
-    )
+    parser.add_argument("--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs")
     parser.add_argument("--replay", metavar="LINK", help="what somebody did in a player, again: says what came of it")
     clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
     parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pykraft import __version__
+from pykraft.common.version import VERSION
 from pykraft.story.scenes import Outcome, Scene
 from pykraft.story.story import Story
 from pykraft.viz.player.acts import Rehearsal
@@ -40,7 +40,7 @@ def page(name: str) -> str:
     recorded = [_recorded(rehearsal, outcome) for outcome in rehearsal.scene.outcomes]
     if rehearsal.scene.rival:
         recorded.insert(0, _other(rehearsal.scene))
-    data = {"version": __version__, "main": main, "outcomes": recorded}
+    data = {"version": VERSION, "main": main, "outcomes": recorded}
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)).decode()
     parts = {
         "title": html.escape(main["title"]),

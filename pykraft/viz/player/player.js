@@ -230,7 +230,8 @@ class Stage {
       set(parts.group, { class: "pk-node" + (state.alive ? "" : " pk-dead") + (leads ? " pk-leads" : "")
         + (chosen && chosen.type === "node" && chosen.node === node ? " pk-chosen" : "") });
       const old = log && log.leads && !leads && state.alive;
-      say(parts.role, !state.alive ? "✕ dead" : leads ? "◆ leads" : old ? "◇ led" : "● follows");
+      const part = !state.alive ? "✕ dead" : leads ? "◆ leads" : old ? "◇ led" : "● follows";
+      say(parts.role, this.height < 220 ? part[0] : part);
       say(parts.badge, state.badge === "active controller" ? "★ active controller" : state.badge);
       if (this.isMain) set(parts.group, { "aria-label": this.inWords(node) });
       for (const [name, kinds] of [["quorum", ["fetch", "election"]], ["session", ["session"]]]) {
@@ -420,7 +421,7 @@ class Player {
     this.speedText = el("output", { class: "pk-speed" });
     this.clock = el("output", { class: "pk-clock" });
     this.background = el("input", { type: "checkbox" });
-    this.background.addEventListener("change", () => { this.withBackground = this.background.checked; this.redraw(); });
+    this.background.addEventListener("change", () => { this.withBackground = this.background.checked; this.drawLegend(); this.redraw(); });
     this.undo = button("↶ undo", "z", () => this.act("undo"));
     this.more = button("+2 s", "g", () => this.act("more"));
     this.linkButton = button("link", "i", () => { this.linkBox.hidden = !this.linkBox.hidden; if (!this.linkBox.hidden) this.linkText.select(); });

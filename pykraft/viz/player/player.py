@@ -2,10 +2,10 @@
 
 ::
 
-    player("first-loss")          it plays; what you do in it makes a branch
-    player("pykraft/0.1.0/...")   what somebody did, again
+    play("first-loss")          it plays; what you do in it makes a branch
+    play("pykraft/0.1.0/...")   what was done in a link, again
 
-Without a page, or without a reader in front of it, it is a picture of its last moment with the same facts as text.
+Without a page, or without a reader in front of it, it is a picture of one moment with the same facts as text.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from pykraft.viz.stories.story_frames import picture
 _HERE = Path(__file__).parent
 
 
-def player(what: str = "first-loss", acts: Sequence[tuple[float, str]] = ()) -> "Player | Figure":
+def play(what: str = "first-loss", acts: Sequence[tuple[float, str]] = ()) -> "Player | Figure":
     """Play a scene, or a link. `acts` are done first, each at its virtual time in milliseconds. ValueError: there is no
     such scene, or the link is of another version."""
     rehearsal = Rehearsal(what if what in SCENES else Link.parse(what).scene, ShownStory)
@@ -40,10 +40,12 @@ def player(what: str = "first-loss", acts: Sequence[tuple[float, str]] = ()) -> 
 
 
 def still(rehearsal: Rehearsal) -> Figure:
-    """The last moment of a film on a board, and all of it in words."""
+    """A film on a board, at the moment before most is truncated, or at its end; and all of it in words."""
     data, story = rehearsal.data(), rehearsal.story
-    step = story.step_at(data["film"]["to"])
-    title = f"{data['title']}: {outcome_in_words(data['film'])}"
+    film = data["film"]
+    worst = max(film["scars"], key=lambda scar: scar[4], default=None)
+    step = story.step_at(film["to"]) if worst is None else story.step_at(worst[3]) - 1
+    title = f"{data['title']}: in the end {outcome_in_words(film)}"
     drawn = picture(story, step, topics=[rehearsal.scene.topic], title=title, max_messages=0)
     return Figure(title, drawn.svg, in_words(data), drawn.boxes)
 
