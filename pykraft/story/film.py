@@ -125,7 +125,8 @@ class Film:
         film._sentences = self._sentences[: step + 1]
         film.delivered = self.delivered[: step + 1]
         film.marks = [mark for mark in self.marks if mark.step <= step]
-        film.decoder = self.decoder.copy(film._messages[-1])
+        newest = max((message.id for messages in film._messages for message in messages), default=0)
+        film.decoder = self.decoder.copy(film._messages[-1], newest)
         film._rebalances = self._rebalances.until(step)
         return film
 

@@ -6,6 +6,7 @@ they can be seen on their way. Nothing else is different from any other simulate
 
     first-loss     producers send with acks=1 and with acks=all; the leader is cut off, and comes back
     all-in-sync    the same with acks=all alone
+    new-controller the active controller dies, and the others elect one of them
 """
 
 from collections.abc import Callable, Mapping
@@ -148,6 +149,29 @@ def _leader_leaves(cluster: SimulatedCluster, cut_ms: int, heal_ms: int) -> None
     cluster.scheduler.at(heal_ms * US_PER_MS, heal)
 
 
+def _controller_dies(cluster: SimulatedCluster, kill_ms: int, restart_ms: int) -> None:
+    """The active controller crashes, and starts again."""
+    cluster.network.weather = Weather(latency_us=_LATENCY_US)
+    killed: list[int] = []
+
+    def kill() -> None:
+        active = cluster_view(cluster).active_controller
+        if active is not None:
+            killed.append(active)
+            cluster.nodes[active].is_kept_down = True
+            cluster.nodes[active].crash()
+
+    def restart() -> None:
+        for machine in (cluster.nodes[node_id] for node_id in killed):
+            machine.is_kept_down = False
+            if not machine.is_up:
+                cluster.note("start", {"node": machine.node_id})
+                machine.start()
+
+    cluster.scheduler.at(kill_ms * US_PER_MS, kill)
+    cluster.scheduler.at(restart_ms * US_PER_MS, restart)
+
+
 _CUT_MS, _HEAL_MS, _END_MS = 4_500, 7_500, 9_500
 _SEED = 7
 
@@ -156,7 +180,7 @@ def _first_loss() -> Scene:
     hasty = {**_PRODUCER, "acks": "1", "max.in.flight.requests.per.connection": 5}
     return Scene(
         "first-loss",
-        "A leader is cut off, and acknowledges records that will be lost",
+        "Cut off, a leader acknowledges records that will be lost",
         "Three nodes. One producer sends with acks=1, the other with acks=all.",
         _SEED,
         _cluster(_SEED, (hasty, _SAFE), True),
@@ -185,7 +209,21 @@ def _all_in_sync() -> Scene:
     )
 
 
-SCENES: dict[str, Callable[[], Scene]] = {"first-loss": _first_loss, "all-in-sync": _all_in_sync}
+def _new_controller() -> Scene:
+    return replace(
+        _all_in_sync(),
+        name="new-controller",
+        title="The active controller dies; the timers of the others decide who asks for votes first",
+        about="Three nodes, each a broker and a controller.",
+        plan=partial(_controller_dies, kill_ms=_CUT_MS, restart_ms=_HEAL_MS),
+    )
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "first-loss": _first_loss,
+    "all-in-sync": _all_in_sync,
+    "new-controller": _new_controller,
+}
 
 
 def scene(name: str) -> Scene:

@@ -176,6 +176,16 @@ def test_a_node_that_is_cut_off_is_cut_from_every_other_and_healed_again(rehears
     assert "no link to heal" in rehearsal.act("heal 2", 4_300)
 
 
+def test_what_arrives_in_a_branch_was_on_its_way_there(rehearsal: Rehearsal) -> None:
+    rehearsal.act("kill 3", 4_000)
+    story = rehearsal.story.run_until(4_300)
+    sent: set[int] = set()
+    for step in range(story.last_step + 1):
+        arrived = story.arrived_at(step)
+        assert arrived is None or arrived.number in sent, f"{arrived} is a message of the branch that was left"
+        sent |= {message.id for message in story.messages_at(step)}
+
+
 @pytest.mark.parametrize("words", ["", "jump 3", "drop", "drop x", "kill 1 2", "fire 2"])
 def test_what_is_no_act_is_said_to_be_none(rehearsal: Rehearsal, words: str) -> None:
     assert "no act" in rehearsal.act(words, 4_000)
@@ -234,4 +244,16 @@ def test_the_words_of_a_player_have_what_its_picture_shows(original: dict[str, A
     text = in_words(original)
     assert "4,500 ms: network partition" in text and "acknowledged records are gone" in text
     assert original["link"] in text
-    assert set(SCENES) == {"first-loss", "all-in-sync"}
+
+
+def test_an_election_is_a_scene_like_any_other() -> None:
+    rehearsal = Rehearsal("new-controller")
+    film = rehearsal.film()
+    killed = next(mark for mark in film["marks"] if mark[1] == "crash")
+    elected = next(mark for mark in film["marks"] if mark[1] == "election" and "active controller" in mark[2])
+    assert killed[0] == CUT_MS < elected[0] and killed[3] != elected[3]
+    votes = [row for row in film["messages"] if row[4] == "Vote" and row[7] >= CUT_MS]
+    assert any(row[5] and "granted" in row[6] for row in votes)
+    assert any(row[1] == "election" and row[2] > CUT_MS for row in film["timers"]) or votes
+    assert gone(film) == 0
+    assert set(SCENES) == {"first-loss", "all-in-sync", "new-controller"}
