@@ -51,7 +51,7 @@ KINDS = {
     "AddOffsetsToTxn": "transaction",
     "TxnOffsetCommit": "transaction",
     "EndTxn": "transaction",
-    "InitProducerId": "transaction",
+    "InitProducerId": "produce",
     "WriteTxnMarkers": "transaction",
 }
 """What is not here is background: heartbeats of brokers, metadata, registrations."""
