@@ -7,6 +7,8 @@ looked up when they are used, so that a Spark executor that only decodes record 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pykraft.common.version import VERSION
+
 if TYPE_CHECKING:
     from pykraft.admin import Admin
     from pykraft.client.administration.admin import NewPartitions, NewTopic
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from pykraft.runtime.client_thread import ClientClosedError
     from pykraft.simulation import Simulation
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "AclBinding": "pykraft.common.acl",

@@ -141,11 +141,11 @@ class QuorumController:
         self._raft = raft
         self._trace = trace
         self._idle_ms = config[keys.METADATA_MAX_IDLE_INTERVAL_MS]
-        self._heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
+        self.heartbeats = BrokerHeartbeats(config[keys.BROKER_SESSION_TIMEOUT_MS])
         self._replication = ReplicationControl(node_id, properties or {})
         self._elections = LeaderElections(self._replication)
         self._periodic = PeriodicTasks(self._elections.periodic_tasks(config))
-        self._cluster = ClusterControl(cluster_id, self._replication, self._heartbeats)
+        self._cluster = ClusterControl(cluster_id, self._replication, self.heartbeats)
         self._topics = TopicControl(config, random, node_id, properties or {})
         self._directories = DirectoryControl(self._replication)
         self._reassignments = ReassignmentControl(self._replication)
@@ -241,13 +241,13 @@ class QuorumController:
             return FOREVER
         if not self._changes.work(now):
             return now
-        for broker_id in self._heartbeats.stale(self._unfenced(), now):
+        for broker_id in self.heartbeats.stale(self._unfenced(), now):
             self._trace("broker_session_expired", broker=broker_id)
             self._changes.add(self._make(partial(self._plan_fencing, broker_id)), now)
         next_task = self._periodic.run(lambda plan: self._changes.add(self._make(plan), now), now)
         if self._changes:
             return now
-        deadline = min(self._heartbeats.next_expiry(self._unfenced()), next_task)
+        deadline = min(self.heartbeats.next_expiry(self._unfenced()), next_task)
         if self._idle_ms:
             if now >= self._last_append + self._idle_ms:
                 finish(self._append([(NoOpRecord(), 0)]))
@@ -263,7 +263,7 @@ class QuorumController:
         self.now = now
         if self.is_active and not self._knows_sessions:
             self._knows_sessions = True
-            self._heartbeats.begin(self._unfenced(), now)
+            self.heartbeats.begin(self._unfenced(), now)
             self._periodic.begin(now)
 
     def _unfenced(self) -> list[int]:

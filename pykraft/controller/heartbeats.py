@@ -57,43 +57,43 @@ class BrokerHeartbeats:
     """The contacts of all registered brokers."""
 
     def __init__(self, session_timeout_ms: int) -> None:
-        self._session_timeout_ms = session_timeout_ms
-        self._contacts: dict[int, BrokerContact] = {}
+        self.session_timeout_ms = session_timeout_ms
+        self.contacts: dict[int, BrokerContact] = {}
 
     def begin(self, unfenced: list[int], now: int) -> None:
         """This node became the controller: a broker that is not fenced has a full session time from now on. A fenced
         broker has no session with it, so another process may take its id at once. (With the controller that has heard
         of it, it has: also a broker that may stop is waited for until its session is over.)"""
-        self._contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
+        self.contacts = {broker_id: BrokerContact(now) for broker_id in unfenced}
 
     def touch(self, broker_id: int, now: int, metadata_offset: int) -> None:
         """The broker was heard from."""
-        contact = self._contacts.setdefault(broker_id, BrokerContact(now))
+        contact = self.contacts.setdefault(broker_id, BrokerContact(now))
         contact.last_contact = now
         contact.metadata_offset = metadata_offset
 
     def register(self, broker_id: int, now: int) -> None:
         """Another process has this id now."""
-        self._contacts[broker_id] = BrokerContact(now)
+        self.contacts[broker_id] = BrokerContact(now)
 
     def forget(self, broker_id: int) -> None:
         """No broker of this id is registered any more."""
-        self._contacts.pop(broker_id, None)
+        self.contacts.pop(broker_id, None)
 
     def has_valid_session(self, broker_id: int, now: int) -> bool:
-        contact = self._contacts.get(broker_id)
-        return contact is not None and now < contact.last_contact + self._session_timeout_ms
+        contact = self.contacts.get(broker_id)
+        return contact is not None and now < contact.last_contact + self.session_timeout_ms
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The records that move the broker's leaderships away end at `offset`."""
-        contact = self._contacts.get(broker_id)
+        contact = self.contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset < 0:
             contact.shutdown_offset = offset
 
     def next_expiry(self, unfenced: list[int]) -> int:
         """When the first session of these brokers ends."""
-        known = [self._contacts[broker_id] for broker_id in unfenced if broker_id in self._contacts]
-        return min((contact.last_contact + self._session_timeout_ms for contact in known), default=FOREVER)
+        known = [self.contacts[broker_id] for broker_id in unfenced if broker_id in self.contacts]
+        return min((contact.last_contact + self.session_timeout_ms for contact in known), default=FOREVER)
 
     def stale(self, unfenced: list[int], now: int) -> list[int]:
         """The brokers among these whose session is over."""
@@ -125,7 +125,7 @@ class BrokerHeartbeats:
 
     def _all_know(self, broker_id: int, active: list[int]) -> bool:
         """Whether every active broker has applied the records that moved this one's leaderships."""
-        leaving = self._contacts.get(broker_id)
+        leaving = self.contacts.get(broker_id)
         offset = leaving.shutdown_offset if leaving is not None else -1
-        others = [self._contacts[other] for other in active if other in self._contacts and other != broker_id]
+        others = [self.contacts[other] for other in active if other in self.contacts and other != broker_id]
         return all(contact.metadata_offset >= offset for contact in others)

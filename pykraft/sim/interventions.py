@@ -11,6 +11,7 @@ glossary of reliability terms calls them: a crash, a network partition, message 
 from dataclasses import dataclass
 
 from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.timers import fire, timers_of
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.network import Undeliverable
 from pykraft.sim.world.scheduler import US_PER_MS
@@ -162,6 +163,49 @@ class Drop:
 
     def apply(self, cluster: SimulatedCluster) -> None:
         cluster.network.drop(self.message)
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """A request arrives once more, later, on a connection whose sender is gone: a ghost (see `sim.world.network`)."""
+
+    message: int
+    ms: int
+    label: str = ""
+
+    def __str__(self) -> str:
+        return f"duplicate {self.label or f'message {self.message}'}, {self.ms:,} ms later"
+
+    def check(self, cluster: SimulatedCluster) -> None:
+        if not 1 <= self.ms <= _LONGEST_DELAY_MS:
+            raise Impossible(f"a duplicate after {self.ms} ms: it is 1 ms to {_LONGEST_DELAY_MS:,} ms")
+        try:
+            cluster.network.check_duplicate(self.message)
+        except Undeliverable as reason:
+            raise Impossible(str(reason)) from None
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        cluster.network.duplicate(self.message, self.ms * US_PER_MS)
+
+
+@dataclass(frozen=True)
+class Fire:
+    """A timer of a node runs out now: `fetch` or `election`, by which it seeks votes, or `session`, by which the active
+    controller gives a broker up."""
+
+    node: int
+    timer: str
+
+    def __str__(self) -> str:
+        return f"let the {self.timer} timer of node {self.node} run out"
+
+    def check(self, cluster: SimulatedCluster) -> None:
+        known = [timer.kind for timer in timers_of(cluster.nodes, _node(cluster, self.node).node_id)]
+        if self.timer not in known:
+            raise Impossible(f"node {self.node} has no {self.timer} timer now; it has {', '.join(known) or 'none'}")
+
+    def apply(self, cluster: SimulatedCluster) -> None:
+        fire(cluster.nodes, self.node, self.timer, cluster.scheduler.now)
 
 
 def _node(cluster: SimulatedCluster, node_id: int) -> SimulatedNode:

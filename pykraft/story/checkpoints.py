@@ -8,7 +8,7 @@ Measured on two cores: 5,000 events take 0.5 to 0.7 s from the start. With two s
 more than 1,700 events, 0.2 s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pykraft.sim.cluster import Intervention, SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs
@@ -19,18 +19,24 @@ _MOST = 8
 Deeds = Mapping[int, Intervention]
 """What a person did, by the step in which it was done."""
 
+Plan = Callable[[SimulatedCluster], None]
+"""What befalls the cluster by itself, in every branch: it plans this on a cluster that has just begun."""
+
 
 class Checkpoints:
     """Clusters of one seed, in whatever branch of its history."""
 
-    def __init__(self, seed: int, knobs: Knobs) -> None:
+    def __init__(self, seed: int, knobs: Knobs, plan: Plan | None = None) -> None:
         self._seed = seed
         self._knobs = knobs
+        self._plan = plan
         self._clusters: list[SimulatedCluster] = []
 
     def begin(self) -> SimulatedCluster:
         cluster = SimulatedCluster(self._seed, self._knobs)
         cluster.begin()
+        if self._plan is not None:
+            self._plan(cluster)
         return cluster
 
     def take(self, deeds: Deeds, step: int) -> SimulatedCluster:

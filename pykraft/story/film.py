@@ -12,6 +12,7 @@ from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.timers import Timer, quorum_timers, sessions
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.story.marks import Mark, Rebalances, marks_of
 from pykraft.story.views import Messages, cut_links, host
@@ -49,6 +50,8 @@ class Film:
         self._cluster_id = ""
         self._times_us: list[int] = []
         self._nodes: dict[int, Track[NodeView]] = {}
+        self._timers: dict[int, Track[tuple[Timer, ...]]] = {}
+        self._sessions = Track[tuple[Timer, ...]]()
         self._cuts = Track[frozenset[tuple[int | str, int | str]]]()
         self._messages: list[tuple[MessageInFlight, ...]] = []
         self._traces: list[tuple[TraceEvent, ...]] = []
@@ -78,8 +81,11 @@ class Film:
         if not step:
             self._cluster_id = cluster.cluster_id
             self._nodes = {node_id: Track() for node_id in cluster.nodes}
+            self._timers = {node_id: Track() for node_id in cluster.nodes}
         for node_id in cluster.active if step and self.failure is None else cluster.nodes:
             self._nodes[node_id].put(step, cluster.describe(node_id))
+            self._timers[node_id].put(step, tuple(quorum_timers(cluster.nodes[node_id])))
+        self._sessions.put(step, tuple(sessions(cluster.nodes)))
         self._times_us.append(cluster.scheduler.now_us)
         self._cuts.put(step, cut_links(cluster))
         self._messages.append(self.decoder.look(cluster))
@@ -110,6 +116,8 @@ class Film:
         film._cluster_id = self._cluster_id
         film._times_us = self._times_us[: step + 1]
         film._nodes = {node_id: track.until(step) for node_id, track in self._nodes.items()}
+        film._timers = {node_id: track.until(step) for node_id, track in self._timers.items()}
+        film._sessions = self._sessions.until(step)
         film._cuts = self._cuts.until(step)
         film._messages = self._messages[: step + 1]
         film._traces = self._traces[: step + 1]
@@ -117,7 +125,8 @@ class Film:
         film._sentences = self._sentences[: step + 1]
         film.delivered = self.delivered[: step + 1]
         film.marks = [mark for mark in self.marks if mark.step <= step]
-        film.decoder = self.decoder.copy(film._messages[-1])
+        newest = max((message.id for messages in film._messages for message in messages), default=0)
+        film.decoder = self.decoder.copy(film._messages[-1], newest)
         film._rebalances = self._rebalances.until(step)
         return film
 
@@ -165,6 +174,11 @@ class Film:
     def step_at(self, time_us: int) -> int:
         """The last step that was over at this time."""
         return max(0, bisect_right(self._times_us, time_us) - 1)
+
+    def timers(self, step: int) -> tuple[Timer, ...]:
+        """The timers that run at a step."""
+        own = (timer for track in self._timers.values() for timer in track.at(step))
+        return (*own, *self._sessions.at(step))
 
     def messages(self, step: int) -> tuple[MessageInFlight, ...]:
         return self._messages[step]

@@ -17,17 +17,31 @@ story says so.
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Self
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
 from pykraft.sim.cluster import Intervention, SimulatedCluster
-from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Heal, Host, Impossible, Kill, Restart
+from pykraft.sim.interventions import (
+    Cut,
+    Delay,
+    Deliver,
+    Drop,
+    Duplicate,
+    Fire,
+    Heal,
+    Host,
+    Impossible,
+    Kill,
+    Restart,
+)
 from pykraft.sim.report import SimulationFailed
+from pykraft.sim.timers import Timer
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.world.frames import Frame
-from pykraft.story.checkpoints import Checkpoints, go_on
+from pykraft.story.checkpoints import Checkpoints, Plan, go_on
 from pykraft.story.film import Film
 from pykraft.story.marks import KINDS, Mark
 from pykraft.story.ran import Ran, watch
@@ -43,9 +57,9 @@ EVENT = "event"
 class _Family:
     """What a story and all its branches share."""
 
-    def __init__(self, seed: int, knobs: Knobs) -> None:
+    def __init__(self, seed: int, knobs: Knobs, plan: Plan | None) -> None:
         self.seed = seed
-        self.checkpoints = Checkpoints(seed, knobs)
+        self.checkpoints = Checkpoints(seed, knobs, plan)
         self.stories: dict[str, Story] = {}
 
 
@@ -72,9 +86,9 @@ class Story:
         family.stories[name] = self
 
     @classmethod
-    def begin(cls, seed: int, knobs: Knobs, deeds: Mapping[int, Intervention]) -> Self:
-        """The story of a seed, and of what was done to it."""
-        story = cls(_Family(seed, knobs), ORIGINAL, deeds, Film())
+    def begin(cls, seed: int, knobs: Knobs, deeds: Mapping[int, Intervention], plan: Plan | None = None) -> Self:
+        """The story of a seed, and of what was done to it. A `plan` says what befalls the cluster in every branch."""
+        story = cls(_Family(seed, knobs, plan), ORIGINAL, deeds, Film())
         story._cluster = story._family.checkpoints.begin()
         story._film.record(story._cluster)
         return story
@@ -301,6 +315,15 @@ class Story:
         """Message omission: it never arrives, and neither does what else is under way on its connection."""
         return self._do(Drop(*self._message(message)))
 
+    def duplicate(self, message: MessageInFlight | int, ms: int) -> Self:
+        """A request arrives once more that much later, and its answer goes nowhere."""
+        number, label = self._message(message)
+        return self._do(Duplicate(number, ms, label))
+
+    def fire(self, node: int, timer: str) -> Self:
+        """A timer of a node runs out now: `fetch`, `election` or `session` (see `sim.timers`)."""
+        return self._do(Fire(node, timer))
+
     def _message(self, message: MessageInFlight | int) -> tuple[int, str]:
         number = message if isinstance(message, int) else message.id
         known = next((each for each in self.messages if each.id == number), None)
@@ -323,6 +346,12 @@ class Story:
             raise ValueError(f"there is a story named {name!r} already: choose another name")
         deeds = {step: deed for step, deed in self._deeds.items() if step <= self._step}
         return type(self)(self._family, name, deeds, self._film.until(self._step), self)
+
+    def do(self, deed: Intervention) -> Self:
+        """Any intervention (`sim.interventions`); of a message that has no label, its own is taken."""
+        if isinstance(deed, (Deliver, Delay, Drop, Duplicate)) and not deed.label:
+            deed = replace(deed, label=self._message(deed.message)[1])
+        return self._do(deed)
 
     def _do(self, deed: Intervention) -> Self:
         """Do it in the step after this one: in this story, if it is a branch and nothing was done later, else in a new
@@ -382,6 +411,40 @@ class Story:
         parent = self.parent
         parent._look_until(lambda: parent._film.time_us(parent.last_step) > now_us)
         return parent, max(self.forked_at, parent._film.step_at(now_us))
+
+    def step_at(self, time_ms: float) -> int:
+        """The last recorded step that was over at this time."""
+        return self._film.step_at(round(time_ms * 1000))
+
+    def time_at(self, step: int) -> float:
+        """When a recorded step happened, in virtual milliseconds."""
+        return self._film.time_us(step) / 1000
+
+    def timers_at(self, step: int) -> tuple[Timer, ...]:
+        """The timers that run after a recorded step."""
+        return self._film.timers(step)
+
+    def messages_at(self, step: int) -> tuple[MessageInFlight, ...]:
+        """What is on its way after a recorded step."""
+        return self._film.messages(step)
+
+    def trace_at(self, step: int) -> tuple[TraceEvent, ...]:
+        """What was reported in a recorded step."""
+        return self._film.trace(step)
+
+    def arrived_at(self, step: int) -> Frame | None:
+        """The frame that arrived in a recorded step."""
+        number = self._film.delivered[step]
+        return None if number is None else self._film.decoder.frames.get(number)
+
+    def sent_in(self, number: int) -> Frame | None:
+        """The frame of a message that was seen."""
+        return self._film.decoder.frames.get(number)
+
+    def run_until(self, time_ms: float) -> Self:
+        """Look at the history up to a time; the position stays."""
+        self._look_until(lambda: self.time_at(self.last_step) >= time_ms)
+        return self
 
     def view_at(self, step: int) -> ClusterView:
         """The cluster at a recorded step; the position stays."""

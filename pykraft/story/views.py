@@ -50,10 +50,11 @@ class Messages:
         self._known: dict[int, MessageInFlight] = {}
         self._summaries: dict[tuple[type[Request], bool, int, bytes], str] = {}
 
-    def copy(self, in_flight: tuple[MessageInFlight, ...]) -> "Messages":
-        """For a history that has all of this one up to a moment at which these messages are on their way."""
+    def copy(self, in_flight: tuple[MessageInFlight, ...], newest: int) -> "Messages":
+        """For a history that has all of this one up to a moment at which these messages are on their way. `newest` is
+        the number of the last that was sent by then: from there on equal numbers are other messages."""
         copy = Messages()
-        copy.frames = dict(self.frames)
+        copy.frames = {number: frame for number, frame in self.frames.items() if number <= newest}
         copy._known = {message.id: message for message in in_flight}
         return copy
 

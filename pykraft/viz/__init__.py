@@ -1,10 +1,11 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster, and `board.live` one with buttons; `bars`, `heat_map`, `timeline`, `lines` and `points` draw
-numbers; `verdicts` draws claims that were put to the test; `explore` draws a frame of the protocol; the others draw one
-mechanism each: batches, a consumer group, deliveries, keys and their partitions, one record's way, tasks, a compacted
-log, files, pages, the way of a file's bytes to a socket, bytes. Each returns a `Figure`, which a notebook shows as SVG
-where pictures can be shown, and as text where they cannot. The names are looked up when they are used.
+`board` draws a cluster, and `board.live` one with buttons. `play` plays a failure, and what you do to it. `bars`,
+`heat_map`, `timeline`, `lines` and `points` draw numbers; `verdicts` draws claims that were put to the test; `explore`
+draws a frame of the protocol; the others draw one mechanism each: batches, a consumer group, deliveries, keys and their
+partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes to a socket, bytes. Each
+returns a `Figure`, which a notebook shows as SVG where pictures can be shown, and as text where they cannot. The names
+are looked up when they are used.
 """
 
 from importlib import import_module
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pykraft.viz.measured.role_chart import roles_over_time
     from pykraft.viz.measured.task_chart import read_by_tasks
     from pykraft.viz.measured.verdict_chart import verdicts
+    from pykraft.viz.player.player import play
     from pykraft.viz.wire.byte_path import BytePath, byte_paths
     from pykraft.viz.wire.frame_drawing import explore
     from pykraft.viz.wire.hex_dump import Field, hexdump
@@ -62,6 +64,7 @@ _HOMES = {
     "log_strips": "pykraft.viz.logs.log_strip",
     "page_map": "pykraft.viz.logs.page_chart",
     "ownership": "pykraft.viz.groups.ownership_chart",
+    "play": "pykraft.viz.player.player",
     "points": "pykraft.viz.drawing.plots",
     "read_by_tasks": "pykraft.viz.measured.task_chart",
     "record_way": "pykraft.viz.clients.record_chart",
@@ -98,6 +101,7 @@ __all__ = [
     "log_strips",
     "ownership",
     "page_map",
+    "play",
     "points",
     "read_by_tasks",
     "record_way",

@@ -34,6 +34,8 @@ KEYS = {
     "Enter": "\ue007",
     "Escape": "\ue00c",
     "Up": "\ue013",
+    "Left": "\ue012",
+    "Right": "\ue014",
     "Tab": "\ue004",
 }
 
@@ -70,6 +72,10 @@ class Browser:
                 return json.load(response)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {json.load(error)['value']['message'][:2000]}") from None
+
+    def command(self, name: str, **parameters: Any) -> Any:
+        """A command of Chromium's own, such as "Emulation.setEmulatedMedia": what a reader has set in the system."""
+        return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def close(self) -> None:
         self._call("DELETE", self._session)

@@ -23,6 +23,7 @@ from tests.harness.jupyter_page import CELL, Page, copy_course, jupyterlab
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 SHORT = next(path for path in PATHS if path.name.startswith("06"))
 FIRST_SCREEN_PIXELS = 700
+CELLS_TO_THE_FIRST_LOSS = 12
 
 pytestmark = [
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser"),
@@ -108,6 +109,37 @@ def test_in_notebook_00_a_control_is_on_the_first_screen_and_no_output_is_below_
     )
     page.window.ask("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0")
     assert 0 < page.window.until(top) < FIRST_SCREEN_PIXELS
+
+
+PLAYER = "const player = document.querySelector('.jp-Notebook .pk-player')?.player;"
+
+
+@pytest.mark.long
+def test_the_player_opens_playing_and_a_node_that_the_reader_kills_costs_acknowledged_records(reader: Opens) -> None:
+    """The notebook's kernel runs the history again with the act, and the page shows both branches."""
+    page = Page(*reader, "notebooks/00_sixty_seconds.ipynb")
+    page.run('play("first-loss")')
+    window = page.window
+    window.until(f"{PLAYER} return Boolean(player && player.views && player.playing)")
+    window.ask("document.querySelector('.pk-player').scrollIntoView({block: 'center'})")
+    cells = "[...document.querySelectorAll('.jp-Notebook .jp-CodeCell')]"
+    assert window.ask(f"return {cells}.findIndex(c => c.querySelector('.pk-player'))") < CELLS_TO_THE_FIRST_LOSS
+    window.ask(
+        f"{PLAYER} player.stop(); player.go(4_000); player.root.focus();"
+        "player.select({type: 'node', node: player.film.leader(4_000).node})"
+    )
+    window.press("k")
+    window.until(f"{PLAYER} return player.before !== null")
+    window.ask(f"{PLAYER} player.stop(); player.go(player.film.to)")
+    branch, before = (window.ask(f"{PLAYER} return player.{film}.tally(player.t).gone") for film in ("film", "before"))
+    assert 0 < branch < before
+    assert "acknowledged record" in window.ask("return document.querySelector('.pk-tally').textContent")
+    assert window.ask(f"{PLAYER} return player.data.link").startswith("pykraft/")
+    assert window.ask("return document.activeElement.closest('.pk-player') !== null"), "the keys go on to the player"
+    link = window.ask(f"{PLAYER} const link = player.data.link; player.act('undo'); return link")
+    window.until(f"{PLAYER} return player.before === null")
+    window.ask(f"{PLAYER} player.act('replay ' + arguments[0])", link)
+    window.until(f"{PLAYER} return player.before !== null && player.data.link === arguments[0]", link)
 
 
 def test_a_guess_stays_through_shift_enter_run_all_and_a_restart(reader: Opens) -> None:

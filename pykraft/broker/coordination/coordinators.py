@@ -318,7 +318,7 @@ class GroupCoordinator:
         """Forget the offsets of deleted topics. If this broker dies before, they stay, as in Kafka
         (GroupCoordinatorService.handleTopicsDeletion): a load does not ask which topics there are."""
         active = self.runtime.active_partitions()
-        for partition in set(self.runtime.partitions) - set(active):
+        for partition in sorted(set(self.runtime.partitions) - set(active)):
             self._deleted.setdefault(partition, []).append(topics)
         for partition in active:
             yield from self._forget_in(partition, topics)
@@ -360,7 +360,7 @@ class GroupCoordinator:
         if self._is_stale:
             topic = self._topics.image.topic_named(GROUP_TOPIC)
             self._is_stale = not follow_leaders(self.runtime, topic, self._replicas, now)
-            for partition in self._deleted.keys() - set(self.runtime.partitions):
+            for partition in sorted(self._deleted.keys() - set(self.runtime.partitions)):
                 del self._deleted[partition]  # another broker coordinates these groups now
         self.runtime.poll(now)
         if self._deleted:

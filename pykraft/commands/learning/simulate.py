@@ -5,6 +5,9 @@ words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page
 
 ``--trail FILE`` writes one line for each step (`pykraft.sim.trail`). ``--compare FILE``, on another machine, runs the
 history again, and names the first step that is another one there; that is exit code 1, too.
+
+``--scene NAME --story FILE`` writes the page of a scene, with a few things to try; ``--replay LINK`` replays what
+somebody did in a player.
 """
 
 import argparse
@@ -16,6 +19,11 @@ from random import Random
 from pykraft.commands.common import CommandError, say, tell
 from pykraft.sim.trail import first_difference
 from pykraft.simulation import Simulation, SimulationFailed
+from pykraft.story.links import Link
+from pykraft.story.scenes import SCENES
+from pykraft.viz.player.acts import Rehearsal
+from pykraft.viz.player.page import save as save_scene
+from pykraft.viz.player.words import in_words
 from pykraft.viz.stories.story_clicks import StoryClicks
 from pykraft.viz.stories.story_page import save
 
@@ -28,12 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
     parser.add_argument("--trail", type=Path, metavar="FILE", help="write a line for each step")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="name the first step that differs from this trail")
+    parser.add_argument("--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs")
+    parser.add_argument("--replay", metavar="LINK", help="what somebody did in a player, again: says what came of it")
     clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
     parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run one history after the other, also after one that failed."""
+    if options.replay is not None or options.scene is not None:
+        return _play(options.replay, options.scene, options.story)
     if options.count < 1 or options.trace < 0:
         raise CommandError("--count is at least 1, --trace at least 0")
     first = Random().randrange(1 << 32) if options.seed is None else options.seed
@@ -51,6 +63,26 @@ def run(options: argparse.Namespace) -> int:
         return _go_along(Simulation(first, is_calm=options.calm), options.trail, options.compare)
     failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.calm, options.trace)]
     return 1 if failed else 0
+
+
+def _play(link: str | None, scene: str | None, path: Path | None) -> int:
+    """A scene's page, or a link in words."""
+    if link is not None:
+        try:
+            rehearsal = Rehearsal(Link.parse(link).scene)
+            rehearsal.replay(link)
+        except ValueError as reason:
+            raise CommandError(f"--replay {link}: {reason}") from None
+        say(in_words(rehearsal.data()))
+        return 0
+    if path is None or scene is None:
+        raise CommandError("--scene without --story: say where the page shall be written")
+    try:
+        save_scene(scene, path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    say(f"{path}: {scene}")
+    return 0
 
 
 def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:

@@ -66,14 +66,14 @@ class BrokersToIsrs:
         self._image = image
 
     def _add(self, key: PartitionKey, partition: PartitionRegistration) -> None:
-        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:
+        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:  # any order
             self._concerned.setdefault(broker_id, set()).add(key)
         self._led[partition.leader] = self._led.get(partition.leader, 0) + 1
         if not partition.has_preferred_leader:
             self._imbalanced.add(key)
 
     def _remove(self, key: PartitionKey, partition: PartitionRegistration) -> None:
-        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:
+        for broker_id in {*partition.isr, *partition.eligible_leader_replicas, partition.leader}:  # any order
             self._concerned[broker_id].discard(key)
         self._led[partition.leader] -= 1
         self._imbalanced.discard(key)
@@ -108,7 +108,7 @@ def _changes(delta: MetadataDelta, before: MetadataImage, after: MetadataImage) 
     for topic_id, topic in delta.removed_topics.items():
         for number, partition in topic.partitions.items():
             yield (topic_id, number), partition, None
-    for topic_id in delta.touched_topics:
+    for topic_id in delta.touched_topics:  # in any order: what it counts is asked for in order
         topic = after.topics[topic_id]
         known = before.topics.get(topic_id)
         for number in delta.touched_partitions(topic):

@@ -263,8 +263,18 @@ ROOMS = (
     *("", "commands", "commands/nodes", "commands/records", "commands/administration"),
     *("commands/groups_and_transactions", "commands/log_files", "commands/learning"),
     *("spark", "spark/reading", "spark/writing"),
-    *("viz", "viz/drawing", "viz/boards", "viz/stories", "viz/logs", "viz/wire", "viz/clients", "viz/groups"),
-    *("viz/measured", "course", "course/asking", "course/labs", "course/authoring", "course/rigs", "course/lessons"),
+    *("viz", "viz/drawing", "viz/boards", "viz/stories", "viz/logs", "viz/wire", "viz/clients"),
+    *(
+        "viz/groups",
+        "viz/player",
+        "viz/measured",
+        "course",
+        "course/asking",
+        "course/labs",
+        "course/authoring",
+        "course/rigs",
+        "course/lessons",
+    ),
 )
 """All rooms in the order in which one reads them. The folders of single lessons follow at the end."""
 

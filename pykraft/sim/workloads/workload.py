@@ -11,7 +11,14 @@ from random import Random
 
 from pykraft.client.administration.admin import AdminCalls, NewTopic
 from pykraft.client.api_driver import ApiDriver
-from pykraft.client.config import COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG, bootstrap_endpoints, client_config
+from pykraft.client.config import (
+    ACKS,
+    COMMON_CONFIG,
+    CONSUMER_CONFIG,
+    PRODUCER_CONFIG,
+    bootstrap_endpoints,
+    client_config,
+)
 from pykraft.client.consuming.consumer import ConsumerCore
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.producing.accumulator import RecordMetadata
@@ -80,6 +87,7 @@ class Writer:
         config = client_config(PRODUCER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
         self._name = name
         self._core = ProducerCore(config, random, encode)
+        self._waits_for_all = config[ACKS] in ("all", "-1")
         self._pause_ms = 1000 // records_per_s
         self._partitions = partitions
         self._watcher = watcher
@@ -112,6 +120,8 @@ class Writer:
                 self.failed += 1
             elif metadata.offset >= 0:  # a duplicate is acknowledged without saying where it is
                 self._watcher.progress.acknowledged += 1
+                if not self._waits_for_all:
+                    return  # the answer promises that one replica has it, and a law cannot ask for more
                 self._watcher.history(TopicPartition(TOPIC, partition)).acknowledge(metadata.offset, value)
 
         record = Outgoing(TOPIC, None, value, (), partition, self._time_ms())

@@ -25,7 +25,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from pykraft.common.types import Endpoint
-from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
+from pykraft.sim.world.scheduler import US_PER_MS, Action, Planned, Scheduler
 
 Link = tuple[str, str]
 _SYN_AGAIN_US = 200 * US_PER_MS
@@ -401,6 +401,21 @@ class Network:
         end must find out by itself."""
         end, _ = self._to_handle(number, also_held_back=True)
         end.is_silent = end.other.is_silent = True
+
+    def duplicate(self, number: int, after_us: int) -> None:
+        """Let a request arrive once more, later, as a ghost: on a connection whose sender is gone."""
+        self._scheduler.after(after_us, self._ghost_of(number))
+
+    def check_duplicate(self, number: int) -> None:
+        """Undeliverable, if this piece is not on its way or is no request."""
+        self._ghost_of(number)
+
+    def _ghost_of(self, number: int) -> Action:
+        end, position = self._to_handle(number, also_held_back=True)
+        data, endpoint = end.arrivals[position].data, end.other.endpoint
+        if not data or endpoint is None:
+            raise Undeliverable(f"message {number} is a response: only a request can arrive once more")
+        return lambda: self._arrive_as_ghost(end.host, endpoint, data)
 
     def _to_handle(self, number: int, also_held_back: bool = False) -> tuple[End, int]:
         """Where this piece will arrive, and how many will arrive there before it."""

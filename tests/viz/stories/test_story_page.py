@@ -17,12 +17,9 @@ from pykraft.story.marks import Mark
 from pykraft.story.story import Story
 from pykraft.viz.stories.story_frames import picture
 from pykraft.viz.stories.story_page import MOST_BYTES, chosen_steps, page, save
-from tests.harness.tree import ROOT
 
 SEED = 16
 FRAMES = 60
-OF_README = ROOT / "notebooks/pictures/story.html"
-"""Made by ``python -m pykraft simulate 16 --calm --story`` with the clicks that it tells."""
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +53,6 @@ def stands_alone(text: str) -> None:
 def test_it_is_small_and_needs_no_network(text: str) -> None:
     stands_alone(text)
     assert len(text.encode()) < 200_000
-
-
-def test_the_page_that_readme_links_stands_alone_and_tells_of_a_torn_tail() -> None:
-    text = OF_README.read_text(encoding="utf-8")
-    stands_alone(text)
-    kinds = {kind for _, kind, _ in unpacked(text)["marks"]}
-    assert {"you", "election", "truncation", "isr", "commit"} <= kinds
-    assert OF_README.relative_to(ROOT).as_posix() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_picture_is_what_the_board_draws(story: Story, text: str) -> None:

@@ -1,0 +1,19 @@
+"""What a player shows, in words: for screen readers, terminals, and a notebook that no reader sits in front of."""
+
+from typing import Any
+
+
+def in_words(data: dict[str, Any]) -> str:
+    """The title, what happened when, and what came of it."""
+    film = data["film"]
+    lines = [f"{data['title']}. {data['about']}"]
+    lines += [f"{ms:,.0f} ms: {text}." for ms, _, text, _ in film["marks"]]
+    return "\n".join([*lines, outcome_in_words(film), f"As one line of text: {data['link']}"])
+
+
+def outcome_in_words(film: dict[str, Any]) -> str:
+    """How many acknowledged records survive at the end of a film."""
+    _, acknowledged, surviving = film["losses"][-1] if film["losses"] else (0, 0, 0)
+    gone = acknowledged - surviving
+    what = f"{gone} acknowledged record{' is' if gone == 1 else 's are'} gone" if gone else "none is lost"
+    return f"acknowledged {acknowledged} · surviving {surviving} · {what}"
