@@ -167,6 +167,7 @@ BRANCHES: tuple[Way, ...] = (
                     "metadata/loader.py",
                     "controller/heartbeats.py",
                     "controller/periodic.py",
+                    "raft/reading.py",
                     "raft/leader_state.py",
                     "records/compression.py",
                     "raft/log/replicated_log.py",
