@@ -57,7 +57,7 @@ def test_levels_that_are_refused(talk: Dialogue) -> None:
         (METADATA, 7),
         (METADATA, 22),
         (METADATA, 28),
-        (METADATA, 30),
+        (METADATA, 34),
         ("of.tomorrow", 1),
         ("of.tomorrow", 0),
         ("", 1),

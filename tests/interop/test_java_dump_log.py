@@ -28,7 +28,13 @@ from pykraft.protocol.messages.coordinators import (
     RecordTypes,
     encode_coordinator_record,
 )
-from pykraft.protocol.messages.records import METADATA_RECORDS, encode_metadata_record
+from pykraft.protocol.messages.records import (
+    METADATA_RECORDS,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterControllerRecord,
+    encode_metadata_record,
+)
 from pykraft.protocol.schema import Message
 from pykraft.records.batch import ATTRIBUTES_OFFSET, CRC_OFFSET, CURRENT_MAGIC, HEADER_BYTES, MAGIC_OFFSET
 from pykraft.records.builder import RecordBatchBuilder
@@ -54,6 +60,13 @@ SNAPSHOTS = {
 }
 KeysAndValues = Iterable[tuple[bytes | None, bytes | None]]
 
+NEWER: dict[type[Message], int] = {
+    RegisterBrokerRecord: 4,
+    BrokerRegistrationChangeRecord: 3,
+    UnregisterControllerRecord: 0,
+}
+"""Records that Kafka 4.2 does not know, from these versions on."""
+
 MAY_DIFFER = {
     "Mismatches in :": "the tool names the file with its whole path",
     "Found out of order timestamp in :": "as above",
@@ -69,10 +82,10 @@ def needs_java() -> None:
         pytest.skip(reason)
 
 
-def kafkas(home: pathlib.Path, *arguments: str) -> tuple[list[str], list[str]]:
+def kafkas(home: pathlib.Path, *arguments: str, version: str = apache_kafka.VERSION) -> tuple[list[str], list[str]]:
     """What Kafka's tool prints, on standard output and on standard error."""
     done = subprocess.run(
-        java_command(apache_kafka.VERSION, TOOL, *arguments),
+        java_command(version, TOOL, *arguments),
         check=False,
         cwd=home,
         capture_output=True,
@@ -93,12 +106,17 @@ def ours(home: pathlib.Path, capsys: pytest.CaptureFixture[str], *arguments: str
 
 
 def assert_same(
-    home: pathlib.Path, capsys: pytest.CaptureFixture[str], files: Sequence[str], *options: str, are_whole: bool = True
+    home: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    files: Sequence[str],
+    *options: str,
+    are_whole: bool = True,
+    version: str = apache_kafka.VERSION,
 ) -> None:
     """Both tools print the same lines, and complain of the same; of files that are whole they do not complain."""
     arguments = ("--files", ",".join(files), *options)
     our_lines, our_complaints = ours(home, capsys, *arguments)
-    kafkas_lines, kafkas_complaints = kafkas(home, *arguments)
+    kafkas_lines, kafkas_complaints = kafkas(home, *arguments, version=version)
     assert our_lines == kafkas_lines
     assert our_complaints == [without_folders(home, line) for line in kafkas_complaints]
     if are_whole:
@@ -269,14 +287,27 @@ def test_the_metadata_of_a_node_of_ours_and_every_kind_of_its_records(
     names = [pathlib.PurePath(file).name for file in files]
     assert min(name for name in names if name.endswith(".log")) > f"{SEGMENT}.log", "its first records are gone"
     assert max(name for name in names if name.endswith(".checkpoint")) > f"{SEGMENT}.checkpoint"
-    records = [
+    files.append(write_log(written / "every-0", metadata_records(are_newer=False)))
+    assert_same(written, capsys, files, "--cluster-metadata-decoder")
+
+
+@pytest.mark.long
+def test_the_records_of_metadata_that_came_after_kafka_4_2(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_log(tmp_path / "every-0", metadata_records(are_newer=True))
+    assert_same(tmp_path, capsys, [file], "--cluster-metadata-decoder", version="4.4.0")
+
+
+def metadata_records(are_newer: bool) -> list[tuple[None, bytes]]:
+    """Those that Kafka 4.2 knows, or those that came after it."""
+    return [
         (None, encode_metadata_record(value, version))
         for _, kind in sorted(METADATA_RECORDS.items())
         for version in versions(kind)
+        if (version >= NEWER.get(kind, 1 << 15)) is are_newer
         for value in full_and_empty(kind, version)
     ]
-    files.append(write_log(written / "every-0", records))
-    assert_same(written, capsys, files, "--cluster-metadata-decoder")
 
 
 # --- damaged files ----------------------------------------------------------------------------------------------------

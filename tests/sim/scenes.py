@@ -36,6 +36,7 @@ from pykraft.sim.laws.sleep_laws import SleepAudit
 from tests.harness.controllers import new_topic
 from tests.harness.lone_node import LoneNode
 from tests.harness.transactional_node import TransactionalNode
+from tests.unit.broker.requests.cluster.test_acls import ROOT, TOO_FEW_VOTERS, describe_acls, guarded
 from tests.unit.coordinator.test_committed_reads import commit, fetch, replicate
 from tests.unit.coordinator.transaction.test_transactions import Transactions
 
@@ -298,6 +299,13 @@ def a_controller_that_leads_again_and_has_nothing_new_to_hear(patch: pytest.Monk
         leader.vote()
         leader.lone.poll()
     leader.fetch()
+
+
+def a_listener_that_waits_for_the_rules(patch: pytest.MonkeyPatch) -> None:
+    """It looks for them again after a while."""
+    lone = guarded(controller_quorum_voters=TOO_FEW_VOTERS, early_start_listeners="PLAINTEXT")
+    lone.handle(describe_acls(), ListenerKind.CONTROLLER, principal=ROOT)
+    lone.run(200)
 
 
 def two_transactions_with_markers_for_one_broker(patch: pytest.MonkeyPatch) -> None:

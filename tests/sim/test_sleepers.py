@@ -75,6 +75,7 @@ SCENES: dict[Mark, Scene] = {
     Mark("transactions", "log made"): scenes.a_topic_of_transactions_whose_logs_are_made_in_several_turns,
     Mark("transactions", "markers"): scenes.markers_of_a_transaction_that_is_decided_at_once,
     Mark("transactions", "answer"): scenes.two_transactions_with_markers_for_one_broker,
+    Mark("waiting", "rules"): scenes.a_listener_that_waits_for_the_rules,
     Mark("directories", "partition"): scenes.a_replica_in_another_directory,
     Mark("directories", "answer"): scenes.a_replica_that_the_controller_does_not_move,
 }

@@ -330,8 +330,7 @@ class GroupCoordinator:
             if self._shard(partition) is not shard:
                 shard = None
                 break
-            forget = partial(GroupShard.forget_topics, topics=topics, groups=groups)
-            self.runtime.write(partition, forget, self._trace.now)
+            self._forget(partition, topics, self._trace.now, groups)
             yield
         if shard is None and partition in self.runtime.partitions:
             self._deleted.setdefault(partition, []).append(topics)
@@ -352,7 +351,18 @@ class GroupCoordinator:
             for deleted in self._deleted.pop(partition):
                 for name, topic_ids in deleted.items():
                     topics.setdefault(name, set()).update(topic_ids)
-            self.runtime.write(partition, partial(GroupShard.forget_topics, topics=topics), now)
+            self._forget(partition, topics, now)
+
+    def _forget(self, partition: int, topics: DeletedTopics, now: int, groups: Sequence[str] | None = None) -> None:
+        """Forget what these groups, or all, have committed of the topics. What was gathered and not appended is lost if
+        the shard is loaded again: then that is done once more."""
+
+        def on_written(result: object) -> None:
+            if isinstance(result, KafkaError):
+                self._deleted.setdefault(partition, []).append(topics)
+
+        plan = partial(GroupShard.forget_topics, topics=topics, groups=groups)
+        self.runtime.write(partition, plan, now).then(on_written)
 
     def poll(self, now: int) -> int:
         """Take over and give up partitions, load, write what was gathered, answer what is committed; when to be called

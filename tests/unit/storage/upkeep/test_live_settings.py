@@ -252,9 +252,9 @@ AT_ONCE = [
     ),
     Row(
         "compression.zstd.level",
-        ("1", "19"),
-        level(Compression.ZSTD, 1, 19),
-        ([1], [19]),
+        ("1", "12"),
+        level(Compression.ZSTD, 1, 12),
+        ([1], [12]),
         {"compression.type": "zstd"},
     ),
     # When a segment is full, or too old: also the one that is there.
