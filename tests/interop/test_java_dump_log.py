@@ -50,7 +50,7 @@ from tests.harness.asking import KEPT, PATIENT
 from tests.harness.storage import NOW_MS, PARTITION, end_transaction, fill, open_log, produced, tiny
 from tests.protocol.values import example, versions
 
-TOOL = "kafka.tools.DumpLogSegments"
+TOOLS = {apache_kafka.VERSION: "kafka.tools.DumpLogSegments", "4.4.0": "org.apache.kafka.tools.DumpLogSegments"}
 LIMIT_S = 120
 SEGMENT = "00000000000000000000"
 SNAPSHOTS = {
@@ -85,7 +85,7 @@ def needs_java() -> None:
 def kafkas(home: pathlib.Path, *arguments: str, version: str = apache_kafka.VERSION) -> tuple[list[str], list[str]]:
     """What Kafka's tool prints, on standard output and on standard error."""
     done = subprocess.run(
-        java_command(version, TOOL, *arguments),
+        java_command(version, TOOLS[version], *arguments),
         check=False,
         cwd=home,
         capture_output=True,

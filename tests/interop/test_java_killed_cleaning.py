@@ -274,6 +274,7 @@ def kafka() -> Iterator[ApacheKafka]:
         yield kafka
 
 
+@pytest.mark.long  # the states themselves are opened in unit/storage/upkeep/test_log_loader.py
 def test_what_kafka_left_when_it_was_killed_while_cleaning_is_opened_as_kafka_opens_it(
     kafka: ApacheKafka, tmp_path: pathlib.Path
 ) -> None:
