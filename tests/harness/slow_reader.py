@@ -13,12 +13,10 @@ import tempfile
 import pytest
 
 STARTUP = """
-from dataclasses import replace as _replace
-
 from pykraft.broker.settings.config import NODE_CONFIG as _NODE_CONFIG
 
 for _name in ("log.initial.task.delay.ms", "log.retention.check.interval.ms"):
-    _NODE_CONFIG.keys[_name] = _replace(_NODE_CONFIG.keys[_name], default=1000)
+    _NODE_CONFIG.change_default(_name, 1000)
 """
 
 

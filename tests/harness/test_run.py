@@ -306,7 +306,7 @@ def test_every_notebook_is_run_once_in_the_full_set_and_those_that_measure_are_a
     paths = [path for suite in suites for path in suite.paths]
     assert sorted(paths) == sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/*.ipynb"))
     alone = {pathlib.Path(path).name[:2] for suite in suites if suite.cores == runner.CORES for path in suite.paths}
-    assert alone >= {number for number, entry in SYLLABUS.items() if entry.hardware or entry.spark}
+    assert alone >= {number for number, entry in SYLLABUS.items() if entry.hardware}
 
 
 def test_the_suites_run_on_the_interpreter_of_the_run() -> None:

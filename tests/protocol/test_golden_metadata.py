@@ -37,6 +37,7 @@ from pykraft.protocol.messages.records import (
     RemoveUserScramCredentialRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     ZkMigrationStateRecord,
     decode_metadata_record,
     encode_metadata_record,
@@ -220,6 +221,7 @@ ID_HEX = ID.hex()
 
 SPELLED_OUT = [
     (UnregisterBrokerRecord(broker_id=1, broker_epoch=2), "01 01 00 00000001 0000000000000002 00"),
+    (UnregisterControllerRecord(controller_id=1), "01 1d 00 00000001 00"),
     (FenceBrokerRecord(id=1, epoch=2), "01 07 00 00000001 0000000000000002 00"),
     (UnfenceBrokerRecord(id=1, epoch=2), "01 08 00 00000001 0000000000000002 00"),
     (RemoveTopicRecord(topic_id=ID), f"01 09 00 {ID_HEX} 00"),
@@ -313,4 +315,4 @@ def test_a_later_version_of_a_control_records_key_is_read_as_version_0() -> None
 
 
 def test_the_keys_of_metadata_records_are_kafkas() -> None:
-    assert sorted(METADATA_RECORDS) == [*range(6), *range(7, 13), 14, 15, *range(17, 29)]
+    assert sorted(METADATA_RECORDS) == [*range(6), *range(7, 13), 14, 15, *range(17, 30)]

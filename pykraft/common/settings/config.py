@@ -16,7 +16,7 @@ Follows org.apache.kafka.common.config.{ConfigDef,AbstractConfig} and java.util.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pykraft.common.errors import ConfigError
@@ -186,11 +186,16 @@ class ConfigDef:
             assert key.name not in self.keys, f"{key.name} is defined twice"
             self.keys[key.name] = key
         self._defaults = {name: key.default for name, key in self.keys.items()}
-        self._keys_of: dict[str, list[Key[Any]]] = {}
-        """By each name that may be in a layer."""
+        self._keys_of: dict[str, list[str]] = {}
+        """The keys' names, by each name that may be in a layer."""
         for key in self.keys.values():
             for name in (key.name, *(synonym.name for synonym in key.synonyms)):
-                self._keys_of.setdefault(name, []).append(key)
+                self._keys_of.setdefault(name, []).append(key.name)
+
+    def change_default(self, name: str, default: object) -> None:
+        """Give a key another default, from now on."""
+        self.keys[name] = replace(self.keys[name], default=default)
+        self._defaults[name] = default
 
     def unknown(self, layer: Mapping[str, str]) -> list[str]:
         """The names in this layer that no key has, sorted."""
@@ -202,7 +207,7 @@ class ConfigDef:
         # Layers say little: only what they name is looked for.
         named = {key for layer in layers for name in layer for key in self._keys_of.get(name, ())}
         for key in self.keys.values():
-            if key in named:
+            if key.name in named:
                 values[key.name] = _said_of(key, layers)
             elif key.required:
                 raise ConfigError(f"{key.name} is not set, but must be: {key.meaning}")

@@ -106,6 +106,13 @@ def test_without_any_layer_the_defaults_hold() -> None:
     assert (config[RETENTION], config[ROLES], config[UNCLEAN]) == (604_800_000, (), False)
 
 
+def test_a_default_may_be_changed_and_layers_win_as_before() -> None:
+    definition = ConfigDef([RATIO, UNCLEAN])
+    definition.change_default("min.ratio", 0.7)
+    assert definition.resolve()[RATIO] == definition.keys["min.ratio"].default == 0.7
+    assert definition.resolve({"min.ratio": "0.8"})[RATIO] == 0.8
+
+
 def test_the_strongest_layer_that_says_something_wins() -> None:
     config = DEFINITION.resolve(
         {"unclean": "true"}, {"unclean": "false", "log.retention.ms": "5"}, {"log.retention.ms": "6"}
