@@ -24,7 +24,7 @@ org.apache.kafka.server.authorizer.Authorizer.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from pykraft.common.acl import (
     ANY_PRINCIPAL,
@@ -82,6 +82,8 @@ class AclIndex:
         """`default` is what is allowed on a resource without rules."""
         self.acls: Acls = {}
         """What it has taken up."""
+        self.has_ranges = False
+        """Whether the host of a rule may be a range of addresses: in Kafka from metadata.version 32 on (KIP-1276)."""
         self._default = default
         self._rules: dict[_Pattern, dict[Uuid, AccessControlEntryRecord]] = {}
         self._rights: dict[_Pattern, _Rights] = {}
@@ -92,8 +94,9 @@ class AclIndex:
         """Answers, by resource type; and by principal, host and name."""
         self._known_some: dict[tuple[str, str, int, int], bool] = {}
 
-    def follow(self, acls: Acls) -> None:
+    def follow(self, acls: Acls, has_ranges: bool = False) -> None:
         """Take up the rules of another image. That costs what has changed, and a look at each rule."""
+        self.has_ranges = has_ranges
         gone, come = changes(self.acls, acls)
         for record in gone:
             self._remove(record)
@@ -190,6 +193,11 @@ class AclIndex:
             more, less = rights.get(who, (0, 0))
             allowed |= more
             denied |= less
+        if self.has_ranges:
+            for (name, where), (more, less) in rights.items():
+                if "/" in where and name in (principal, ANY_PRINCIPAL) and _is_in(host, where):
+                    allowed |= more
+                    denied |= less
         return allowed, denied
 
     def _find_some(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
@@ -245,6 +253,23 @@ _ALLOWED: dict[int, int] = {operation: _with_implied(operation) for operation in
 _ALLOWED[AclOperation.ALL] = EVERYTHING
 _DENIED: dict[int, int] = {operation: 1 << operation for operation in AclOperation}
 _DENIED[AclOperation.ALL] = EVERYTHING
+
+
+def _is_in(host: str, addresses: str) -> bool:
+    """Whether this address is one of a range like ``10.1.0.0/16``."""
+    network = _network(addresses)
+    try:
+        return network is not None and ip_address(host) in network
+    except ValueError:  # a network that is not the Internet
+        return False
+
+
+@lru_cache(maxsize=1000)
+def _network(addresses: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(addresses, strict=False)
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=1000)

@@ -27,6 +27,7 @@ from pykraft.common.settings.config import Config
 from pykraft.common.types import Uuid
 from pykraft.metadata.acls import EVERYTHING, AclIndex
 from pykraft.metadata.loader import MetadataLoader
+from pykraft.metadata.versions import IV_4_4_1_RANGES_OF_ADDRESSES, METADATA_VERSION
 from pykraft.protocol.messages.records import AccessControlEntryRecord
 from pykraft.transport.server_channel import RequestContext
 
@@ -45,13 +46,16 @@ class StandardAuthorizer:
         super_users: Collection[str] = (),
         allows_without_rules: bool = False,
         is_loaded: Callable[[], bool] = lambda: True,
+        has_ranges: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``is_loaded()`` says whether the rules are those of the cluster; once they are, it is not asked again. What
-        changes the rules calls `note_news`."""
+        """``has_ranges()`` says whether a rule may be about a range of addresses. ``is_loaded()`` says whether the
+        rules are those of the cluster; once they are, it is not asked again. What changes the rules calls
+        `note_news`."""
         self._acls = acls
         self._index = AclIndex(EVERYTHING if allows_without_rules else 0)
         self._super_users = frozenset(super_users)
         self._is_loaded = is_loaded
+        self._has_ranges = has_ranges
         self._knows_rules = False
         self._may_be_stale = True
 
@@ -87,8 +91,9 @@ class StandardAuthorizer:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the node does not know the rules of access yet")
         self._knows_rules = True
         acls = self._acls()
-        if acls is not self._index.acls:
-            self._index.follow(acls)
+        has_ranges = self._has_ranges()
+        if acls is not self._index.acls or has_ranges is not self._index.has_ranges:
+            self._index.follow(acls, has_ranges)
         self._may_be_stale = False
 
 
@@ -99,6 +104,7 @@ def configured_authorizer(config: Config, loader: MetadataLoader, is_loaded: Cal
     super_users: tuple[str, ...] = config[SUPER_USERS]
     authorizer = StandardAuthorizer(
         lambda: loader.image.acls,
+        has_ranges=lambda: loader.image.features.get(METADATA_VERSION, 0) >= IV_4_4_1_RANGES_OF_ADDRESSES,
         super_users=super_users,
         allows_without_rules=config[ALLOW_EVERYONE_IF_NO_ACL_FOUND],
         is_loaded=is_loaded,

@@ -120,6 +120,33 @@ def test_what_is_allowed(rules: list[str], question: str, allowed: bool) -> None
     assert allows(index(rules), question) is allowed
 
 
+RANGES = [
+    "allow a READ TOPIC t from 10.1.0.0/16",
+    "deny * READ TOPIC t from 10.1.2.0/24",
+    "allow b READ TOPIC t from x/8",
+]
+
+
+@pytest.mark.parametrize(
+    ("question", "allowed"),
+    [
+        ("a READ TOPIC t from 10.1.0.7", True),
+        ("a READ TOPIC t from 10.1.2.7", False),
+        ("a READ TOPIC t from 10.2.0.7", False),
+        ("a READ TOPIC t from ::1", False),
+        ("a READ TOPIC t from nowhere", False),
+        ("b READ TOPIC t from 10.1.0.7", False),
+    ],
+)
+def test_from_level_32_on_a_host_may_be_a_range_of_addresses(question: str, allowed: bool) -> None:
+    found = AclIndex()
+    kept = records(map(rule, RANGES))
+    found.follow(kept, has_ranges=True)
+    assert allows(found, question) is allowed
+    found.follow(kept)
+    assert not allows(found, question), "below it is a name that no client has"
+
+
 def test_the_default_holds_for_resources_without_rules_only() -> None:
     open_ = index(["allow alice READ TOPIC t", "allow alice READ TOPIC pre..."], EVERYTHING)
     questions = ["bob READ TOPIC t", "bob READ TOPIC prefixed", "bob READ TOPIC u", "bob ALTER CLUSTER kafka-cluster"]
