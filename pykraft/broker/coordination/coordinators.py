@@ -355,11 +355,12 @@ class GroupCoordinator:
 
     def _forget(self, partition: int, topics: DeletedTopics, now: int, groups: Sequence[str] | None = None) -> None:
         """Forget what these groups, or all, have committed of the topics. What was gathered and not appended is lost if
-        the shard is loaded again: then that is done once more."""
+        the shard is loaded again: then that is done once more. What the log refuses stays, as in Kafka."""
 
         def on_written(result: object) -> None:
-            if isinstance(result, KafkaError):
+            if isinstance(result, KafkaError) and result.code is ErrorCode.NOT_COORDINATOR:
                 self._deleted.setdefault(partition, []).append(topics)
+                self.room.mark("news")
 
         plan = partial(GroupShard.forget_topics, topics=topics, groups=groups)
         self.runtime.write(partition, plan, now).then(on_written)
