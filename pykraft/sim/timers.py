@@ -56,7 +56,7 @@ def sessions(nodes: Nodes) -> Iterator[Timer]:
 
 
 def fire(nodes: Nodes, node_id: int, kind: str, now: int) -> None:
-    """Let a timer run out now; whoever waits for it acts at once."""
+    """Let a timer run out now: what waits for it acts at once."""
     if kind == SESSION:
         active = _active(nodes)
         if active is not None:

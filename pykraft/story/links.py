@@ -1,4 +1,4 @@
-"""A history as one line of text: what somebody did can be sent to somebody else, and happens again there.
+"""A history as one line of text: what one reader did happens again for another.
 
 ::
 

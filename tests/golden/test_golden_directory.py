@@ -1,6 +1,6 @@
 """A log directory that Apache Kafka wrote and closed, given to a node of pykraft. It has the levels of share and
-streams groups, which the node keeps and does not serve. A level that the node does not know is told by name, and
-nothing in the directory is changed."""
+streams groups, which the node keeps and does not serve. The node names a level that it does not know, and changes
+nothing in the directory."""
 
 from __future__ import annotations
 

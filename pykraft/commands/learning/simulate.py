@@ -7,7 +7,7 @@ words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page
 history again, and names the first step that is another one there; that is exit code 1, too.
 
 ``--scene NAME --story FILE`` writes the page of a scene, with a few things to try; ``--replay LINK`` replays what
-somebody did in a player.
+a reader did in a player.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trail", type=Path, metavar="FILE", help="write a line for each step")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="name the first step that differs from this trail")
     parser.add_argument("--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs")
-    parser.add_argument("--replay", metavar="LINK", help="what somebody did in a player, again: says what came of it")
+    parser.add_argument("--replay", metavar="LINK", help="what a reader did in a player, again: says what came of it")
     clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
     parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
 

@@ -4,7 +4,7 @@ A step of the simulator takes no time, so a slice that is measured would never e
 thousand partitions would be handled at one stroke. Here a slice may end wherever it is asked about, with a probability
 that each seed draws. So histories go through cuts at every place: between the validation of a batch and its append,
 between two partitions of a fetch, in the middle of an answer. In the same way a burst (`transport.server_connection`)
-has one request, or up to eight. A node that looks at each piece as it comes finds one request at a time, so some seeds
+has one request, or up to eight. A node that looks at each piece by itself finds one request at a time, so some seeds
 keep their nodes busy for a moment meanwhile.
 """
 

@@ -6,7 +6,7 @@ An act is a few words and a virtual time::
     duplicate 812 200   a request arrives once more         kill 2            restart 2
     cut 1 3             a link                              heal 1 3          cut 2: all links of a node
     fire 2 election     a timer                             undo              back to the branch before
-    more                two seconds more                    replay LINK       what somebody else did
+    more                two seconds more                    replay LINK       what another reader did
 
 The story is run again from its seed with all acts. So a player's branch is a `Link`, and a link is a branch.
 """
