@@ -11,6 +11,7 @@ from pykraft.broker.requests.cluster import (
     configs,
     controller,
     quorum,
+    scram,
     topic_partitions,
 )
 from pykraft.broker.requests.dispatch import Dispatcher
@@ -47,6 +48,7 @@ def add_apis(
         admin_apis = admin.AdminApis(active, config.values, authorizer)
         serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
         serve(ListenerKind.CONTROLLER, acls.AclChangeApis(active, authorizer), acls.CHANGE_HANDLERS)
+        serve(ListenerKind.CONTROLLER, scram.ScramChangeApis(active, authorizer), scram.CHANGE_HANDLERS)
         envelopes = envelope.EnvelopeApis(lambda: active.is_active, dispatcher.handle, authorizer)
         serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
     cluster_apis = cluster.ClusterApis(
@@ -61,9 +63,11 @@ def add_apis(
     )
     config_apis = configs.ConfigApis(config, lambda: loader.image, authorizer)
     acl_apis = acls.AclApis(lambda: loader.image, authorizer)
+    scram_apis = scram.ScramApis(lambda: loader.image, authorizer)
     for kind in ListenerKind:
         serve(kind, cluster_apis, cluster.HANDLERS)
         serve(kind, config_apis, configs.HANDLERS)
         serve(kind, acl_apis, acls.HANDLERS)
+        serve(kind, scram_apis, scram.HANDLERS)
     partition_apis = topic_partitions.TopicPartitionApis(config, lambda: loader.image, authorizer)
     serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)

@@ -56,6 +56,7 @@ from pykraft.controller.partitions.topics import TopicControl
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord, check_size
+from pykraft.controller.scram import alter_scram_credentials
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
@@ -88,6 +89,7 @@ from pykraft.protocol.messages.records import (
     NoOpRecord,
     encode_metadata_record,
 )
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest
 from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
 from pykraft.raft.log.listener import CommittedBatch
@@ -305,6 +307,7 @@ class QuorumController:
             UpdateFeaturesRequest: self._features.update_features,
             CreateAclsRequest: self._acls.create_acls,
             DeleteAclsRequest: self._acls.delete_acls,
+            AlterUserScramCredentialsRequest: alter_scram_credentials,
         }
 
     def _upgrade_kraft(self, level: int, validate_only: bool) -> None:

@@ -35,6 +35,7 @@ from pykraft.protocol.messages import (
     offsets,
     quorum,
     reassignments,
+    sasl,
     transactions,
 )
 from pykraft.protocol.schema import Request
@@ -55,6 +56,7 @@ _MODULES = (
     offsets,
     quorum,
     reassignments,
+    sasl,
     transactions,
 )
 

@@ -8,6 +8,8 @@ Whose settings are meant is said with ``--topic NAME``, ``--group ID``, ``--brok
 the older way with ``--entity-type topics|groups|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a
 name ``--describe`` shows all topics, all groups, or all brokers and their defaults.
 
+With ``--entity-type users`` it shows and changes users' SCRAM credentials (`scram_configs`).
+
 Follows kafka.admin.ConfigCommand.
 """
 
@@ -25,13 +27,14 @@ from pykraft.client.administration.configs import (
     ConfigSource,
     Operation,
 )
+from pykraft.commands.administration import scram_configs
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.settings.config import as_text, parse_properties
 
-TOPICS, GROUPS, BROKERS = "topics", "groups", "brokers"
+TOPICS, GROUPS, BROKERS, USERS = "topics", "groups", "brokers", "users"
 DEFAULTS = ""
 """The name under which all brokers have settings."""
-_NOT_BUILT = ("users", "clients", "broker-loggers", "ips", "client-metrics")
+_NOT_BUILT = ("clients", "broker-loggers", "ips", "client-metrics")
 _NAMED_BY = {TOPICS: "--topic", GROUPS: "--group", BROKERS: "--broker ID or --broker-defaults"}
 _NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _LEGAL_KEY = re.compile("[a-zA-Z0-9._-]*")
@@ -56,24 +59,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="ID", help="the settings of this consumer group")
     parser.add_argument("--broker", metavar="ID", help="the settings of this broker")
     parser.add_argument("--broker-defaults", action="store_true", help="the settings of all brokers")
-    parser.add_argument("--entity-type", metavar="topics|groups|brokers", help="whose settings")
-    parser.add_argument("--entity-name", metavar="NAME", help="a topic, a group, or the id of a broker")
+    parser.add_argument("--entity-type", metavar="topics|groups|brokers|users", help="whose settings")
+    parser.add_argument("--entity-name", metavar="NAME", help="a topic, a group, a user, or the id of a broker")
     parser.add_argument("--entity-default", action="store_true", help="all brokers")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     kind, name = _entity(options)
+    if kind == USERS:
+        return _run_for_users(options, name)
     if options.action is _alter:
         changes = _changes(options, kind, name)
         with Admin(**client_settings(options)) as admin, answers(admin):
             _alter(admin, kind, name or DEFAULTS, changes)
         return 0
-    if options.add_config or options.add_config_file or options.delete_config:
-        raise CommandError("--describe changes nothing: leave out --add-config, --add-config-file, --delete-config")
+    _check_only_described(options)
     with Admin(**client_settings(options)) as admin, answers(admin):
         _describe(admin, kind, name, options.all)
     return 0
+
+
+def _run_for_users(options: argparse.Namespace, name: str | None) -> int:
+    if options.action is _alter:
+        added, deleted = _said(options, "--entity-name USER", name)
+        unknown = [setting for setting in (*added, *deleted) if not scram_configs.is_scram(setting)]
+        if unknown:
+            raise CommandError(f"{unknown[0]} is no SCRAM mechanism: a user has no other settings here")
+        credentials = scram_configs.alterations(name or DEFAULTS, added, deleted)
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            scram_configs.alter(admin, name or DEFAULTS, credentials)
+        return 0
+    _check_only_described(options)
+    if name != DEFAULTS:
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            scram_configs.describe(admin, name)
+    return 0
+
+
+def _check_only_described(options: argparse.Namespace) -> None:
+    if options.add_config or options.add_config_file or options.delete_config:
+        raise CommandError("--describe changes nothing: leave out --add-config, --add-config-file, --delete-config")
 
 
 def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
@@ -90,10 +116,10 @@ def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
             raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
         if options.entity_type in _NOT_BUILT:
             raise CommandError(
-                f"--entity-type {options.entity_type} is not built: only topics, groups and brokers have settings"
+                f"--entity-type {options.entity_type} is not built: topics, groups, brokers and users have settings"
             )
-        if options.entity_type not in _TYPES:
-            raise CommandError("--entity-type must be topics, groups or brokers")
+        if options.entity_type not in (*_TYPES, USERS):
+            raise CommandError("--entity-type must be topics, groups, brokers or users")
         if options.entity_name is not None and options.entity_default:
             raise CommandError("--entity-default means all entities: leave out --entity-name")
         said = [(options.entity_type, DEFAULTS if options.entity_default else options.entity_name)]
@@ -164,8 +190,17 @@ def _value(value: str | None) -> str:
 
 
 def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[AlterConfigOp]:
+    added, deleted = _said(options, _NAMED_BY[kind], name)
+    return [
+        *(AlterConfigOp(key, None, Operation.DELETE) for key in deleted),
+        *(AlterConfigOp(key, value, Operation.SET) for key, value in added.items()),
+    ]
+
+
+def _said(options: argparse.Namespace, named_by: str, name: str | None) -> tuple[dict[str, str], list[str]]:
+    """The settings that --alter sets, and those that it takes away."""
     if name is None:
-        raise CommandError("--alter needs a name: " + _NAMED_BY[kind])
+        raise CommandError("--alter needs a name: " + named_by)
     if options.all:
         raise CommandError("--all is for --describe")
     if options.add_config is not None and options.add_config_file is not None:
@@ -178,10 +213,7 @@ def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[A
     for key in added:
         if not _LEGAL_KEY.fullmatch(key):
             raise CommandError(f"{key!r} is not the name of a setting")
-    return [
-        *(AlterConfigOp(key, None, Operation.DELETE) for key in deleted),
-        *(AlterConfigOp(key, value, Operation.SET) for key, value in added.items()),
-    ]
+    return added, deleted
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -189,7 +221,8 @@ def _pairs(text: str) -> dict[str, str]:
     for pair in re.split("," + _NOT_IN_BRACKETS, text.rstrip(",")):
         parts = re.split(r"\s*=\s*" + _NOT_IN_BRACKETS, pair)
         if len(parts) != 2:
-            raise CommandError(f"--add-config has {pair!r}, but must have key=value or key=[value,value]")
+            name = parts[0].strip()  # alone: the value may be a password
+            raise CommandError(f"--add-config cannot read {name!r}: it must have key=value or key=[value,value]")
         found[parts[0].strip()] = parts[1].replace("[", "").replace("]", "").strip()
     return found
 

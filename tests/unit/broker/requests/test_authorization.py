@@ -64,6 +64,7 @@ from pykraft.protocol.messages.quorum import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from pykraft.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -90,6 +91,8 @@ SOME = "any resource of this type"
 
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
+SERVED_TO_ALL |= {(kind, name) for kind in ListenerKind for name in ("SaslHandshake", "SaslAuthenticate")}
+"""These are how it says so."""
 SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups"), (BROKER, "ListTransactions")}
 """Refuse no client, and leave out what it may not see: they have a test of their own."""
 
@@ -548,6 +551,7 @@ def of_brokers_and_tools() -> list[Row]:
             producer,
             (TRANSACTIONAL_ID_REFUSED, -1, -1),
         ),
+        Row("SCRAM", BROKER, lambda _: DescribeUserScramCredentialsRequest(users=None), (see_cluster,), error, 31),
         Row("resources", BROKER, lambda _: ListConfigResourcesRequest(), (see_configs,), error, CLUSTER_REFUSED),
     ]
 
@@ -600,6 +604,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
     quorum = DescribeQuorumRequest(topics=[])
     alice = rule("allow alice READ TOPIC t")
+    password_kind = AlterUserScramCredentialsRequest.Upsertion
+    of_alice = password_kind(name="alice", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    password = AlterUserScramCredentialsRequest(deletions=[], upsertions=[of_alice])
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
         Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
@@ -624,6 +631,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("rules", kind, lambda _: describe_acls(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
+        Row("a password", kind, lambda _: password, (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
     ]
 
