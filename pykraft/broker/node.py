@@ -29,7 +29,8 @@ from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.requests.standard_authorizer import configured_authorizer
 from pykraft.broker.settings import config as keys
-from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.startup.controller_registration import ControllerRegistration
 from pykraft.broker.startup.early_requests import EarlyRequests
@@ -53,6 +54,8 @@ from pykraft.controller.controller import QuorumController
 from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
+from pykraft.protocol.listeners import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
 from pykraft.raft.log.history import SnapshotFolder
@@ -247,11 +250,11 @@ class Node:
             trace=self._trace,
         )
 
-    def _controller_endpoints(self) -> dict[str, Endpoint]:
+    def _controller_endpoints(self) -> dict[str, tuple[Endpoint, SecurityProtocol]]:
         return {
-            listener.name: listener.advertised
+            listener.name: (listener.advertised, listener.protocol)
             for listener in self.config.listeners
-            if listener.name == self.config.controller_listener
+            if listener.kind is ListenerKind.CONTROLLER
         }
 
     def _make_broker(self, directory_id: Uuid) -> Broker:
@@ -275,7 +278,7 @@ class Node:
         )
 
     def _controller_address(self) -> Address:
-        endpoint = self._controller_endpoints()[self.config.controller_listener]
+        endpoint, _ = self._controller_endpoints()[self.config.controller_listener]
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
     @property

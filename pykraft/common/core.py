@@ -51,6 +51,8 @@ class Outbound(NamedTuple):
     on_response: Callable[[Any, int], None]
     """Called once with the response message, or a `Failure`, and the time."""
     timeout_ms: int
+    is_to_controller: bool = False
+    """It goes to the controllers' listener, whose security protocol may differ from that of the brokers'."""
 
 
 class Poll(NamedTuple):

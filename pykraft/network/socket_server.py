@@ -27,6 +27,7 @@ from pykraft.common.core import FOREVER
 from pykraft.network.connection_quotas import ConnectionQuotas
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frames import FrameReader
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
@@ -143,6 +144,7 @@ class Processor:
         listener: str,
         kind: ListenerKind,
         when_closed: Callable[[], object] = lambda: None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
         """Serve an accepted socket, and call back when it is closed. If the system refuses what that needs, this socket
         is closed, and nothing else."""
@@ -152,7 +154,7 @@ class Processor:
                     raise OSError(errno.EMFILE, "too many connections")
                 sock, high = sock.dup(), sock  # it moves to the number that is free now, or what is free is used up
                 high.close()
-            self._serve(sock, address, listener, kind, when_closed)
+            self._serve(sock, address, listener, kind, when_closed, protocol)
         except Exception as error:
             sock.close()
             when_closed()
@@ -160,7 +162,13 @@ class Processor:
                 raise
 
     def _serve(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None:
         options = self._options
         sock.setblocking(False)
@@ -170,7 +178,7 @@ class Processor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes)
+        channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
         stream = AcceptedSocket(self, sock, channel.frames, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
@@ -217,7 +225,13 @@ class Connections(Protocol):
     """Where accepted sockets go: a processor, or several in turn."""
 
     def add(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None: ...
 
     def make_room(self) -> bool: ...
@@ -235,11 +249,13 @@ class Acceptor:
         kind: ListenerKind,
         quotas: ConnectionQuotas,
         clock: Callable[[], int],
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
         self._selector = selector
         self._connections = connections
         self.listener = listener
         self._kind = kind
+        self._protocol = protocol
         self._quotas = quotas
         self._clock = clock
         self._sock: socket.socket | None = None
@@ -316,7 +332,7 @@ class Acceptor:
         self._watch(True)
         if self._quotas.admit(self.listener, address):
             release = partial(self._quotas.release, self.listener, address)
-            self._connections.add(sock, address, self.listener, self._kind, release)
+            self._connections.add(sock, address, self.listener, self._kind, release, self._protocol)
         else:
             sock.close()
         return FOREVER

@@ -95,7 +95,7 @@ class QuorumRequests:
             if generation == self._generation:
                 self._backoff[node.id] = then + self._retry_backoff_ms
 
-        self._outbox.append(Outbound(self._channel, node, request, on_response, self._request_timeout_ms))
+        self._outbox.append(Outbound(self._channel, node, request, on_response, self._request_timeout_ms, True))
         return True
 
     def ready_bootstrap(self, now: int) -> Node | None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.common.metrics import NETWORK, Series
 from pykraft.common.timer import Timer
 from pykraft.network.connection_quotas import ConnectionQuotas
@@ -62,7 +62,13 @@ class FusedStages:
     def bind(self, listener: Listener) -> int:
         """Listen there; returns the port. OSError if it is taken."""
         acceptor = Acceptor(
-            self._selector, self._processor, listener.name, listener.kind, self._quotas[listener.kind], self._clock
+            self._selector,
+            self._processor,
+            listener.name,
+            listener.kind,
+            self._quotas[listener.kind],
+            self._clock,
+            listener.protocol,
         )
         self._acceptors.append(acceptor)
         return acceptor.bind(listener.bind.host, listener.bind.port, self._options)

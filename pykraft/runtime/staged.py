@@ -50,7 +50,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.common.core import FOREVER
 from pykraft.common.metrics import NETWORK, SERVER, Series
 from pykraft.common.timer import Timer
@@ -59,6 +59,7 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorder, SharedRequestMetrics, WaitingTime
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_connection import Pace, QueuedRequest
@@ -200,14 +201,22 @@ class AcceptorThread:
         self._selector.on_error = stages.note_fault
         quotas = stages.quotas[listener.kind]
         quotas.when_released.append(self.wakeup)
-        self.acceptor = Acceptor(self._selector, self, listener.name, listener.kind, quotas, stages.clock)
+        self.acceptor = Acceptor(
+            self._selector, self, listener.name, listener.kind, quotas, stages.clock, listener.protocol
+        )
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def wakeup(self) -> None:
         self._selector.wakeup()
 
     def add(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None:
         """Give a connection to the next network thread; to another if too many wait for that one."""
         while self._stages.is_accepting:
@@ -217,7 +226,7 @@ class AcceptorThread:
                 is_last = attempt == len(self._threads) - 1
 
                 def serve(processor: Processor = thread.processor) -> None:
-                    processor.add(sock, address, listener, kind, when_closed)
+                    processor.add(sock, address, listener, kind, when_closed, protocol)
 
                 if thread.submit(serve, _MAX_WAIT_MS / 1000 if is_last else 0):
                     return

@@ -76,9 +76,11 @@ class _Waiting:
 class Peer:
     """One connection, and what waits for it."""
 
-    def __init__(self, peers: "Peers", endpoint: Endpoint) -> None:
+    def __init__(self, peers: "Peers", endpoint: Endpoint, is_to_controller: bool = False) -> None:
         self._peers = peers
         self.endpoint = endpoint
+        self.is_to_controller = is_to_controller
+        """The listener there is that of the controllers."""
         self.channel = ClientChannel(peers.client_id)
         self._wire: Wire | None = None
         self._unsent: deque[_Waiting] = deque()
@@ -243,7 +245,7 @@ class Peers:
         """Put a request on its way; ``outbound.on_response`` is called from `dispatch`."""
         key = (outbound.channel, outbound.destination.endpoint)
         if key not in self._peers:
-            self._peers[key] = Peer(self, key[1])
+            self._peers[key] = Peer(self, key[1], outbound.is_to_controller)
         self._peers[key].send(outbound, now)
 
     def poll(self, now: int) -> int:

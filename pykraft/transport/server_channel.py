@@ -37,6 +37,7 @@ from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.primitives import TooManyElementsError
 from pykraft.protocol.schema import Request, Response
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.frames import FrameReader
 
@@ -97,7 +98,11 @@ class ServerChannel:
         kind: ListenerKind,
         client_address: str,
         max_request_bytes: int,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
+        self.protocol = protocol
+        self.principal = ANONYMOUS
+        """Who the client is: what its security protocol has found."""
         self.connection_id = connection_id
         self.listener = listener
         self.kind = kind
@@ -151,7 +156,7 @@ class ServerChannel:
             self.connection_id,
             self.listener,
             self.kind,
-            ANONYMOUS,
+            self.principal,
             header.client_id,
             self._client_address,
             header.api_key,

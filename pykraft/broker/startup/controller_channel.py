@@ -76,4 +76,4 @@ class ControllerChannel:
             else:
                 asked.on_answer(response, then)
 
-        return Outbound(self._name, node, asked.request, on_response, max(1, asked.deadline - now))
+        return Outbound(self._name, node, asked.request, on_response, max(1, asked.deadline - now), True)

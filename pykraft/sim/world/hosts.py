@@ -16,7 +16,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
 from pykraft.common.core import FOREVER, RequestManager
 from pykraft.common.fault_handler import StrictFaultHandler
@@ -161,7 +162,7 @@ class SimulatedStream:
         self._machine = machine
         self._end = end
         name = f"{machine.name}-{machine.next_connection()}"
-        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES)
+        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
         self._frames = channel.frames
         self._connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()
