@@ -24,6 +24,7 @@ from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
+from pykraft.broker.requests.authentication import authentications
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quotas import Quotas
@@ -90,6 +91,7 @@ class Node:
         quotas: Quotas | None = None,
         time_slice: TimeSlice | None = None,
         fault_handler: Callable[[Tracer, Metrics], FaultHandler] = FaultHandler,
+        nonces: Random | None = None,
     ) -> None:
         """Open the directories and recover what a crash may have left.
 
@@ -97,6 +99,7 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
+        `nonces` draws what no client must foresee; by default `random` does.
         `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
         """
         self.config = config
@@ -122,6 +125,7 @@ class Node:
             self._unlock()
             raise
         parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
+        self.authentications = authentications(config, lambda: self.loader.image, self.cluster_id, nonces or random)
         self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._has_rules)
         add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
@@ -135,6 +139,10 @@ class Node:
         self._early = EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
         self._shutdown_deadline: int | None = None
         self._add_rooms()
+
+    def note_refused_login(self, endpoint: Endpoint, reason: str) -> None:
+        """Another node has not let this one in."""
+        self._trace("login_refused", address=str(endpoint), reason=reason)
 
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""

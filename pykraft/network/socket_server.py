@@ -29,7 +29,6 @@ from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, Watc
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frames import FrameReader
-from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _ACCEPT_AT_ONCE = 64
@@ -178,7 +177,7 @@ class Processor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
+        channel = self._requests.channel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
         stream = AcceptedSocket(self, sock, channel.frames, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()

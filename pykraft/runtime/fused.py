@@ -16,8 +16,9 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
-from pykraft.transport.server_connection import Pace, RequestChannel
+from pykraft.transport.server_connection import RequestChannel
 
 MAX_HANDLING_MS = 20
 """After this long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or
@@ -45,6 +46,7 @@ class FusedStages:
         metrics = RequestMetrics(node.metrics, stopwatch)
         pace = Pace(timer, clock, node.dispatcher.time_slice)
         self._requests = RequestChannel(options.queued_max_requests, pace, metrics)
+        self._requests.authentications = node.authentications
         self._processor = Processor(selector, self._requests, options)
         self._acceptors: list[Acceptor] = []
         self._idle_check = 0

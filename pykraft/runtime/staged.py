@@ -61,8 +61,9 @@ from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorde
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_connection import Pace, QueuedRequest
+from pykraft.transport.server_connection import QueuedRequest
 
 T = TypeVar("T")
 
@@ -128,6 +129,7 @@ class NetworkThread:
         metrics = SharedRequestMetrics(stages.request_metrics, stages.lock)
         self.channel = ProcessorChannel(queue_, pace, metrics, self._wakeup, stages.to_the_node)
         self.channel.on_error = self._selector.on_error = self._timer.on_error = stages.note_fault
+        self.channel.authentications = stages.authentications
         self.processor = Processor(self._selector, self.channel, stages.options)
         self._calls: queue.Queue[Callable[[], object]] = queue.Queue(_CONNECTIONS_THAT_WAIT)
         self._reset = False
@@ -320,6 +322,7 @@ class StagedStages:
         self._processors: list[tuple[str, NetworkThread]] = []
         """With their listeners, in the order of their numbers."""
         self.request_metrics = RequestMetrics(node.metrics, stopwatch)
+        self.authentications = node.authentications
         self._measure()
 
     # --- metrics ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,6 +23,13 @@ from pykraft.broker.settings.listener_config import (
     read_listeners,
     read_protocols,
 )
+from pykraft.broker.settings.sasl_config import (
+    SASL_KEYS,
+    SaslListener,
+    read_logins,
+    read_sasl_listeners,
+    sasl_names,
+)
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
@@ -36,6 +43,7 @@ from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.raft.config import RAFT_KEYS
+from pykraft.security.login import SaslLogin
 
 PROCESS_ROLES = names(
     "process.roles",
@@ -203,6 +211,7 @@ _NODE_KEYS: list[Key[Any]] = [
     PROCESS_ROLES,
     NODE_ID,
     *LISTENER_KEYS,
+    *SASL_KEYS,
     CONTROLLER_QUORUM_VOTERS,
     CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     LOG_DIRS,
@@ -270,13 +279,18 @@ class NodeConfig:
     """Where the quorum may be found."""
     log_dir: str
     metadata_dir: str
-    properties: Mapping[str, str]
-    values: Config
+    properties: Mapping[str, str] = field(repr=False)
+    """They may have passwords in them."""
+    values: Config = field(repr=False)
     unknown: tuple[str, ...]
     """Keys in the file that no setting has: worth a warning."""
     metrics_listener: Endpoint | None = None
     late_listeners: frozenset[str] = frozenset()
     """Those that wait for the rules of access."""
+    sasl_listeners: Mapping[str, SaslListener] = field(default_factory=dict)
+    """How the clients of a listener prove who they are, where they must."""
+    logins: Mapping[bool, SaslLogin] = field(default_factory=dict)
+    """What the node logs in to others with, by whether it is to a controller."""
 
     @property
     def is_broker(self) -> bool:
@@ -319,7 +333,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     controller_names = [name.upper() for name in values[CONTROLLER_LISTENER_NAMES]]
     for name in controller_names:  # a broker alone has no such listener, and connects to it
         protocol_of(name, protocols)
-    of_listeners = check_listener_keys(by_name, properties)
+    of_listeners = check_listener_keys(by_name, properties) | sasl_names((*by_name, *controller_names))
     controller_listener = controller_names[0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
@@ -351,6 +365,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
         late_listeners=late_listeners(values, properties, by_name, controller_names),
+        sasl_listeners=read_sasl_listeners(listeners, properties),
+        logins=read_logins({False: inter_broker, True: controller_listener}, protocols, properties, values),
     )
 
 

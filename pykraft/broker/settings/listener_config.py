@@ -58,7 +58,7 @@ LISTENER_KEYS: list[Key[Any]] = [
     LISTENER_SECURITY_PROTOCOL_MAP,
 ]
 
-BUILT = frozenset({SecurityProtocol.PLAINTEXT})
+BUILT = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
 """The protocols that a listener may have yet."""
 
 

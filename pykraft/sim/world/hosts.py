@@ -29,10 +29,10 @@ from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.sim.world.slices import SeededBursts
+from pykraft.transport.pace import Pace
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_channel import ServerChannel
-from pykraft.transport.server_connection import Pace, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -140,6 +140,9 @@ class SimulatedClient(Machine):
         super().__init__(name, scheduler, network)
         self._core = core
         self._peers = Peers(self, name, random)
+        metadata = getattr(core, "metadata", None)
+        if metadata is not None:
+            self._peers.login_of = lambda _: metadata.login
         self.is_up = True
 
     def _poll(self, now: int) -> int:
@@ -162,7 +165,7 @@ class SimulatedStream:
         self._machine = machine
         self._end = end
         name = f"{machine.name}-{machine.next_connection()}"
-        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
+        channel = requests.channel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
         self._frames = channel.frames
         self._connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()
@@ -349,11 +352,13 @@ class SimulatedNode(Machine):
         )
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random, is_of_node=True)
+        self._peers.login_of = self.config.logins.get
         self._peers.now = self.scheduler.now
         capacity = self.config.values[QUEUED_MAX_REQUESTS]
         pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._bursts.requests)
         metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self._requests = RequestChannel(capacity, pace, metrics)
+        self._requests.authentications = self.node.authentications
         self.node.rooms.more_waits = lambda: len(self._requests) > 0
         self.is_up = True
         self.node.start(self.scheduler.now)
