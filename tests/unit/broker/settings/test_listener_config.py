@@ -16,6 +16,11 @@ BROKER = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.bootstrap.servers": "h:9093",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+    "sasl.mechanism.controller.protocol": "SCRAM-SHA-256",
+    "scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="node" password="of the node";',
 }
 COMBINED = {
     **BROKER,
