@@ -21,6 +21,7 @@ from pykraft.client.errors import AuthenticationError
 from pykraft.common.errors import KafkaError
 from pykraft.transport.frame_recorder import FrameRecorder
 from tests.harness.sasl_nodes import EVERY_MECHANISM, SECRET, SECRETS, SaslNodes, client_login, sasl_nodes
+from tests.harness.sasl_sequences import ANSWERS, answers
 from tests.harness.waiting import wait_until
 
 SHA_256, SHA_512 = ScramMechanism
@@ -28,7 +29,9 @@ SHA_256, SHA_512 = ScramMechanism
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNodes]:
-    with sasl_nodes(tmp_path_factory.mktemp("sasl")) as found:
+    """The delay of failures is as short as it can be, for the tests' sake."""
+    quick = {"connection_failed_authentication_delay_ms": "1"}
+    with sasl_nodes(tmp_path_factory.mktemp("sasl"), **quick) as found:
         yield found
 
 
@@ -68,6 +71,11 @@ def test_a_wrong_password_is_said_in_one_sentence_and_soon(nodes: SaslNodes, mec
     assert len(reasons) == 1, "nothing tells a wrong password from an unknown user"
     assert f"{nodes.address()}: the server does not let 'USER' ({mechanism}) in: Authentication failed" in reasons.pop()
     assert time.monotonic() - began < 20, "and not only when the call's time is over"
+
+
+def test_wrong_exchanges_are_answered_as_apache_kafka_has_answered_them(nodes: SaslNodes) -> None:
+    """tests/judges/test_sasl.py asks Apache Kafka again."""
+    assert answers(nodes.address()) == ANSWERS
 
 
 def test_producers_and_consumers_hear_it_too(nodes: SaslNodes) -> None:

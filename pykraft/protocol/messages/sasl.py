@@ -4,7 +4,8 @@ A client names its mechanism (SaslHandshake), then sends and receives tokens (Sa
 request. The connection's authenticator answers these; a node answers them only where nothing is to be authenticated.
 
 A credential is a salted password: the client computes it, and neither the request nor the record has the password.
-Any broker lists the credentials. Changes go by it to the active controller.
+Any broker lists the credentials. Changes go by it to the active controller. Where nothing is wrong, SaslAuthenticate
+and DescribeUserScramCredentials have an empty error message, and AlterUserScramCredentials has none, as in Kafka.
 """
 
 from pykraft.common.errors import KafkaError
@@ -44,7 +45,7 @@ class SaslAuthenticateResponse(Response, to=SaslAuthenticateRequest):
     """A token of the server's."""
 
     error_code: int16 = field(default=0)
-    error_message: string | None = field(default=None)
+    error_message: string | None = field(default="")
     auth_bytes: octets
     session_lifetime_ms: int64 = field(default=0, since=1)
 
@@ -76,12 +77,12 @@ class DescribeUserScramCredentialsResponse(Response, to=DescribeUserScramCredent
 
         user: string
         error_code: int16 = field(default=0)
-        error_message: string | None = field(default=None)
+        error_message: string | None = field(default="")
         credential_infos: Array[CredentialInfo]
 
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0)
-    error_message: string | None = field(default=None)
+    error_message: string | None = field(default="")
     results: Array[Result]
 
 
