@@ -11,9 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import aiokafka
 import confluent_kafka
-import kafka as kafka_python
 import pytest
 from confluent_kafka import admin as librdkafka
 
@@ -23,6 +21,7 @@ from pykraft.client.errors import AuthenticationError
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, VERSION, ApacheKafka, free_ports, java_command
 from tests.harness.kafka_tools import run_tool
+from tests.harness.others import module
 from tests.harness.sasl_nodes import (
     ALICE,
     EVERY_MECHANISM,
@@ -159,8 +158,8 @@ def test_javas_console_clients_log_in(ours: Server, tmp_path: pathlib.Path) -> N
         assert not written.returncode, written.stderr
         read = run_java(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
-            *options,
-            *("--from-beginning", "--max-messages", "1"),
+            *common,
+            *("--command-config", str(file), "--from-beginning", "--max-messages", "1"),
         )
         assert read.stdout == "hi\n", read.stderr
 
@@ -233,6 +232,7 @@ def test_librdkafka_sets_lists_and_deletes_credentials(ours: Server) -> None:
 
 @pytest.mark.parametrize("mechanism", EVERY_MECHANISM)
 def test_kafka_python_logs_in(ours: Server, mechanism: str) -> None:
+    kafka_python = module("kafka")
     topic = f"python-{mechanism.lower()}"
     settings = {
         "bootstrap_servers": ours.address,
@@ -253,6 +253,7 @@ def test_kafka_python_logs_in(ours: Server, mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", EVERY_MECHANISM)
 def test_aiokafka_logs_in(ours: Server, mechanism: str) -> None:
+    aiokafka = module("aiokafka")
     topic = f"aio-{mechanism.lower()}"
     settings: dict[str, Any] = {
         "bootstrap_servers": ours.address,
