@@ -25,6 +25,7 @@ from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.protocol.header import SIZE
+from pykraft.security.login import SaslLogin
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
@@ -136,13 +137,14 @@ class Machine:
 class SimulatedClient(Machine):
     """A producer, a consumer or an admin client."""
 
+    login: SaslLogin | None = None
+    """What it logs in to nodes with."""
+
     def __init__(self, name: str, core: RequestManager, scheduler: Scheduler, network: Network, random: Random) -> None:
         super().__init__(name, scheduler, network)
         self._core = core
         self._peers = Peers(self, name, random)
-        metadata = getattr(core, "metadata", None)
-        if metadata is not None:
-            self._peers.login_of = lambda _: metadata.login
+        self._peers.login_of = lambda is_to_controller: self.login
         self.is_up = True
 
     def _poll(self, now: int) -> int:
