@@ -60,6 +60,8 @@ _CLIENT_FINAL = re.compile(
 _SERVER_FINAL = re.compile(rb"(?:e=(?P<error>%s)|v=(?P<signature>%s))%s" % (_VALUE, _BASE64, _EXTENSIONS))
 _NO_CHANNEL_BINDING = b"n,,"
 _NONCE_BITS = 130
+_TEXT_LENGTH = 26
+"""130 bits have at most so many digits."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -135,11 +137,12 @@ def unknown_user(mechanism: ScramMechanism, user: str, secret: bytes, iterations
 
 
 def _text_of(number: int) -> str:
+    """The number with 36 digits, always in the same time."""
     text = ""
-    while number:
-        number, digit = divmod(number, 36)
+    for _ in range(_TEXT_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
         text = _DIGITS[digit] + text
-    return text or "0"
+    return text.lstrip("0")
 
 
 def _hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:

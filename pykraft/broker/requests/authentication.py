@@ -49,10 +49,9 @@ class ScramUsers:
             self._follow(credentials)
         found = credentials.get((user, mechanism))
         other = unknown_user(mechanism, user, self._secret, self._iterations)  # also if there is one: in the same time
-        if found is None:
-            return other, False
-        keys = bytes(found.stored_key), bytes(found.server_key)
-        return ScramCredential(bytes(found.salt), *keys, found.iterations), True
+        asked_with = found or other
+        keys = bytes(asked_with.stored_key), bytes(asked_with.server_key)
+        return ScramCredential(bytes(asked_with.salt), *keys, asked_with.iterations), found is not None
 
     def _follow(self, credentials: _Credentials) -> None:
         first = min(credentials, default=None)
