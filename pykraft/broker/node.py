@@ -99,10 +99,9 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
-        `nonces` draws what no client must foresee; by default `random` does.
-        `time_slice` says when long work has to make room for other work: measured by `clock`, if it is not given.
+        `time_slice` says when long work makes room (by default `clock` does), `nonces` draws what nothing may foresee.
         """
-        self.config = config
+        self.config, self._nonces = config, nonces or random
         self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
@@ -125,7 +124,6 @@ class Node:
             self._unlock()
             raise
         parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
-        self.authentications = authentications(config, lambda: self.loader.image, self.cluster_id, nonces or random)
         self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._has_rules)
         add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
@@ -157,6 +155,7 @@ class Node:
         for directory in directories:
             self._locks.append(lock_directory(self._filesystem, directory))
         self.cluster_id = directories[self.config.log_dir].cluster_id
+        self.authentications = authentications(self.config, lambda: self.loader.image, self.cluster_id, self._nonces)
         self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
         self.raft = self._open_quorum()
         self.raft.replica.timer.on_error = partial(self.fault_handler.handle_fault, "raft-timer")

@@ -43,13 +43,7 @@ from pykraft.protocol.schema import Request, Response
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.security.mechanism import SaslAuthenticationError, SaslServer
 from pykraft.transport.frame_recorder import FrameRecorder
-from pykraft.transport.server_channel import (
-    AuthenticationFailed,
-    InboundRequest,
-    RequestContext,
-    ServerChannel,
-    refusal_of_versions,
-)
+from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel, refusal_of_versions
 
 
 class Authentication(NamedTuple):
@@ -62,6 +56,15 @@ class Authentication(NamedTuple):
     failure_delay_ms: int
     max_ms: int
     """The whole exchange may take this long; 0 or less: for ever."""
+
+
+class AuthenticationFailed(ProtocolError):  # noqa: N818 (it is an answer, not a fault)
+    """The client has not proved who it is: answer with these parts, and close the connection, after this delay."""
+
+    def __init__(self, parts: list[Any], delay_ms: int) -> None:
+        super().__init__("the client has not proved who it is")
+        self.parts = parts
+        self.delay_ms = delay_ms
 
 
 class AuthenticationState(Enum):

@@ -82,15 +82,6 @@ class InboundRequest(NamedTuple):
     message: Request
 
 
-class AuthenticationFailed(ProtocolError):  # noqa: N818 (it is an answer, not a fault)
-    """The client has not proved who it is: answer with these parts, and close the connection, after this delay."""
-
-    def __init__(self, parts: list[Any], delay_ms: int) -> None:
-        super().__init__("the client has not proved who it is")
-        self.parts = parts
-        self.delay_ms = delay_ms
-
-
 class ChannelState(Enum):
     NOT_MUTED = "not muted"
     MUTED = "muted"

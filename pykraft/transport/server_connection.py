@@ -92,18 +92,12 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import FetchSnapshotResponse
 from pykraft.protocol.schema import Response
 from pykraft.protocol.security_protocol import SecurityProtocol
-from pykraft.transport.authentication import Authentication, SaslServerChannel
+from pykraft.transport.authentication import Authentication, AuthenticationFailed, SaslServerChannel
 from pykraft.transport.byte_stream import ByteStream
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_channel import (
-    AuthenticationFailed,
-    ChannelState,
-    InboundRequest,
-    RequestContext,
-    ServerChannel,
-)
+from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
 MAX_BURST_MS = 2
 """After this time no further request joins a burst."""
