@@ -18,6 +18,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> LoneNode:
         listeners="PLAINTEXT://node:9092,OUTSIDE://node:9094,CONTROLLER://node:9093",
         advertised_listeners="OUTSIDE://public:19094",
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL,CONTROLLER:SSL",
+        sasl_enabled_mechanisms="SCRAM-SHA-256",
     )
 
 
