@@ -19,6 +19,7 @@ from pykraft.client.administration.scram import (
 )
 from pykraft.client.errors import AuthenticationError
 from pykraft.common.errors import KafkaError
+from pykraft.security.jaas import PLAIN_MODULE, as_jaas
 from pykraft.transport.frame_recorder import FrameRecorder
 from tests.harness.sasl_nodes import EVERY_MECHANISM, SECRET, SECRETS, SaslNodes, client_login, sasl_nodes
 from tests.harness.sasl_sequences import ANSWERS, answers
@@ -187,3 +188,42 @@ def test_kafkas_threads_log_clients_in_as_well(tmp_path: pathlib.Path) -> None:
                 assert client.describe_cluster().brokers
             with admin(staged, mechanism, password="wrong") as client, pytest.raises(AuthenticationError):
                 client.list_topics()
+
+
+def test_a_node_that_is_not_let_in_says_so_in_its_journal(tmp_path: pathlib.Path) -> None:
+    wrong = as_jaas(PLAIN_MODULE, "node", "not-the-secret").replace(";", ' user_node="node-secret";')
+    jaas = {"listener_name_controller_plain_sasl_jaas_config": wrong}
+    with sasl_nodes(tmp_path, waits=False, **jaas) as nodes:
+        (journal,) = nodes.journals
+
+        def refusals() -> list[str]:
+            return [str(event.fields["reason"]) for event in list(journal.events) if event.name == "login_refused"]
+
+        wait_until(lambda: bool(refusals()), "it says so")
+        assert refusals()[0] == (
+            "the server does not let 'node' (PLAIN) in: Authentication failed: Invalid username or password"
+        )
+
+
+@pytest.mark.long
+def test_three_nodes_log_in_to_each_other(tmp_path: pathlib.Path) -> None:
+    with sasl_nodes(tmp_path, 3) as three:
+        settings = {"bootstrap_servers": three.address(), **client_login("SCRAM-SHA-256")}
+        with Admin(**settings) as client:
+            client.create_topic("copied", 3, 3, {"min.insync.replicas": 3})
+            with Producer(**settings) as producer:
+                for number in range(30):
+                    producer.send("copied", value=b"%d" % number).result()
+            client.alter_user_scram_credentials([UserScramCredentialUpsertion("late", SHA_512, "password")])
+        addresses = [str(each.advertised) for config in three.configs for each in config.listeners[:1]]
+        for address in addresses:
+
+            def is_known(address: str = address) -> bool:
+                late = Admin(bootstrap_servers=address, **client_login("SCRAM-SHA-512", "late", "password"))
+                try:
+                    with late:
+                        return len(late.describe_cluster().brokers) == 3
+                except AuthenticationError:
+                    return False
+
+            wait_until(is_known, "each broker knows the new user")
