@@ -3,7 +3,7 @@
 A recorder belongs to the connections of one node. It keeps each request as it came and each response as it left, with
 their sizes in front, in pairs: a connection has one request in hand at a time, so the next response on it is the
 answer. A request that closes its connection is kept, too; it has no response. What has a password in it is not kept
-(`has_secret`).
+(`protocol.hiding`).
 
 Memory is bounded: a frame keeps its first `MOST_FRAME_BYTES`, and of all exchanges the newest stay, with at most
 `MOST_BYTES` of frames and `MOST_EXCHANGES` in number.
@@ -18,19 +18,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pykraft.common.errors import ProtocolError
 from pykraft.protocol.api import requests
 from pykraft.protocol.field_tree import FieldNode, FrameTree, read_request_tree, read_tree
-from pykraft.protocol.header import SIZE, RequestHeader
-from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest, SaslAuthenticateRequest
+from pykraft.protocol.header import SIZE
+from pykraft.protocol.hiding import has_secret
 from pykraft.protocol.schema import Request
 
 MOST_FRAME_BYTES = 64 * 1024
 MOST_BYTES = 4 << 20
 MOST_EXCHANGES = 5_000
-_WITH_SECRETS = {SaslAuthenticateRequest.api, AlterUserScramCredentialsRequest.api}
-_HEADER_OF_ENVELOPES = 2
 _OF_NODES = re.compile(r"node-\d+-client|raft-client-\d+")
 
 
@@ -187,20 +183,6 @@ def _first(part: Any, count: int) -> bytes:
         return bytes(part[:count])
     data: bytes = part.read(0, min(count, len(part)))
     return data
-
-
-def has_secret(frame: memoryview) -> bool:
-    """Whether a request has a password in it, or what is as good: a token of SASL, or a new SCRAM credential, also in
-    an envelope."""
-    key = int.from_bytes(frame[:2], "big")
-    if key != EnvelopeRequest.api:
-        return key in _WITH_SECRETS
-    try:
-        _, position = RequestHeader.decode_from(frame, _HEADER_OF_ENVELOPES)
-        envelope = EnvelopeRequest.decode(frame, 0, position)
-    except ProtocolError:
-        return True  # it cannot be known
-    return int.from_bytes(envelope.request_data[:2], "big") in _WITH_SECRETS
 
 
 class RecordedFrames:
