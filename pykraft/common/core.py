@@ -51,6 +51,9 @@ class Outbound(NamedTuple):
     on_response: Callable[[Any, int], None]
     """Called once with the response message, or a `Failure`, and the time."""
     timeout_ms: int
+    waits_for_connection: bool = True
+    """Whether it waits where the last connection failed a moment ago. If not, it fails at once: its sender has other
+    nodes to ask, and must not lose the time until this one may be tried again."""
 
 
 class Poll(NamedTuple):
