@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from xml.sax.saxutils import escape, quoteattr
 
+from pykraft.viz.drawing.alternative import alternative
 from pykraft.viz.drawing.palette import PAGES
 
 SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif"
@@ -199,11 +200,12 @@ class Svg:
         return box
 
     def render(self, title: str, description: str) -> str:
-        """The whole drawing as one SVG document."""
+        """The whole drawing as one SVG document. What is read out is the title and the description."""
+        label = quoteattr(alternative(_NO_XML.sub("·", title), _NO_XML.sub("·", description)), {'"': "&quot;"})
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_number(self.width)} {_number(self.height)}" '
             # It has no width of its own: a page that is narrower would cut it, where it shows it as an image.
-            f'role="img" fill="currentColor" style="width:100%;max-width:{_number(self.width)}px">'
+            f'role="img" aria-label={label} fill="currentColor" style="width:100%;max-width:{_number(self.width)}px">'
         )
         about = f"<title>{_escaped(title)}</title><desc>{_escaped(description)}</desc><style>{escape(_STYLE)}</style>"
         return "\n".join([head + about, *self.parts, "</svg>"])

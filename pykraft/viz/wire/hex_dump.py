@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import Svg, shortened, text_width, wrapped
 
@@ -96,8 +97,9 @@ def hexdump(
     lines = [_described(field, data) for field in named]
     lines += [f"bytes {covered.start} to {covered.end - 1}: {covered.meaning}"] if covered else []
     text = "\n".join(line for line in [title, note, *lines] if line)
-    description = f"{note} The fields and their values are in the text beside the picture.".strip()
-    return Figure(title, svg.render(title, description), text, tuple(svg.boxes))
+    said = [_said(field, data) for field in named] or [_said(Field("bytes", 0, len(data), ""), data)]
+    said = [note, *said, *lines[len(named) :]]
+    return Figure(title, svg.render(title, sentences(said)), text, tuple(svg.boxes))
 
 
 def letters(data: bytes) -> str:
@@ -183,6 +185,11 @@ def _draw_line(svg: Svg, y: float, number: int, field: Field, data: bytes, filli
 def _bytes(field: Field, data: bytes, most: int) -> str:
     shown = data[field.start : field.end]
     return shown[:most].hex(" ") + (" …" if len(shown) > most else "")
+
+
+def _said(field: Field, data: bytes) -> str:
+    """A field for the ear: its bytes only where they have no other meaning."""
+    return f"{field.name}: {field.meaning or _bytes(field, data, 16)}"
 
 
 def _described(field: Field, data: bytes) -> str:
