@@ -1,5 +1,5 @@
-"""Every picture of the course says in words what it shows, where its reader is: in the committed file, and on JupyterLab's
-page, which turns a drawing into an image without an alternative.
+"""Every picture of the course says in words what it shows, where its reader is: in the committed file, and on the page
+of JupyterLab, which turns a drawing into an image without an alternative.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from zlib import crc32
 from pykraft.viz.drawing import palette
 from pykraft.viz.drawing.charts import MOST_TIMES, WIDTH, draw_marks, finished, headed, layout, need, round_step
 from pykraft.viz.drawing.figure import Figure, Spec
-from pykraft.viz.drawing.svg import Svg, shortened, text_width
+from pykraft.viz.drawing.svg import SMALLEST, Svg, shortened, text_width
 
 Spans = Mapping[str, Sequence[tuple[str, float, float]]]
 """By partition: the owner ("" for none), from which second, until which."""
@@ -138,7 +138,9 @@ def _draw_panel(svg: Svg, panel: _Panel, looks: Looks, pauses: Pauses, scale: _S
     boxes: dict[str, list[str]] = {}
     for row, (partition, spans) in enumerate(panel.spans.items()):
         y = panel.y + _HEAD + _ROW * row
-        svg.text(_LEFT - 7, y + 8.2, shortened(partition, _LEFT - 8, 9.5), 9.5, anchor="end", opacity=palette.FAINT)
+        svg.text(
+            _LEFT - 7, y + 8.2, shortened(partition, _LEFT - 8, SMALLEST), SMALLEST, anchor="end", opacity=palette.FAINT
+        )
         drawn_to = 0.0
         for owner, begin, end in spans:
             x = max(drawn_to, scale.across(begin))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pykraft.viz.drawing import palette
 from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.figure import Figure
-from pykraft.viz.drawing.svg import Svg, shortened, text_width, wrapped
+from pykraft.viz.drawing.svg import SMALLEST, Svg, shortened, text_width, wrapped
 
 WIDTH = 960
 _ROW_BYTES = 16
@@ -170,7 +170,7 @@ def _draw_row(
         )  # fmt: skip
         svg.text(x + _CELL / 2, y + 18, f"{data[at]:02x}", 13, anchor="middle", mono=True, fill=palette.ink_on(filling))
         if number is not None and owner.get(at - 1) != number:
-            svg.text(x + 2, y - 1, f"{number + 1}", 9.5, opacity=palette.FAINT)
+            svg.text(x + 2, y - 1, f"{number + 1}", SMALLEST, opacity=palette.FAINT)
     svg.text(_TEXT_LEFT, y + 18, letters(data[start : start + _ROW_BYTES]), 13, mono=True)
 
 
