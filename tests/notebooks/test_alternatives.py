@@ -20,6 +20,7 @@ from pykraft.course.authoring.form import MUTE_KINDS, picture_problems
 from pykraft.course.places import LABS, NOTEBOOKS
 from pykraft.viz import bars, hexdump, lines
 from pykraft.viz.drawing.alternative import HTML, MOST_CHARACTERS, SVG, alternative_of, as_image, sentences
+from pykraft.viz.drawing.film_strip import Frame, strip
 from tests.harness.tree import ROOT
 
 TO_BE_BUILT = ("00", "11", "13", "14", "18", "19")
@@ -108,6 +109,10 @@ def test_a_picture_without_words_is_found_wherever_it_is(cell: dict[str, str] | 
             "It stays. Warm. Up: µs; across: records. log: 2 at 1, 2.5 at 10.",
         ),
         (hexdump(b"\x00\x07ab", [("id", 0, 2, "7"), ("rest", 2, 4, "")], title="Two"), "Two. id: 7. rest: 61 62."),
+        (
+            strip("Two pictures", [Frame("start", hexdump(b"ab", [], title="Before")), Frame("stop", SPEAKING)]),
+            "Two pictures. Picture 1: start: Before. Picture 2: stop: b has twice as many. a: 1. b: 2.",
+        ),
         (hexdump(b"ab", [], title='Is "a" < b?'), 'Is "a" < b? bytes: 61 62.'),
     ],
 )
