@@ -11,6 +11,7 @@ are the hard ones, beyond which a test fails; a good notebook stays well within 
 A notebook of the course and the notebook of a lab have different parts, and the same measure.
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -112,7 +113,8 @@ def picture_problems(notebook: Any) -> Iterator[str]:
     for output in outputs(notebook):
         data = output.get("data", {})
         if SVG in data:
-            yield from _problems_of_words(alternative_of(data[SVG]), data.get(TEXT, "").partition("\n")[0])
+            title = html.unescape("".join(re.findall(r"<title>(.*?)</title>", data[SVG])[:1]))
+            yield from _problems_of_words(alternative_of(data[SVG]), title)
         for kind in data.keys() & MUTE_KINDS:
             yield f"a picture without an alternative: {kind}"
         for found in _MUTE.findall(data.get(HTML, "")):
