@@ -53,6 +53,9 @@ class Outbound(NamedTuple):
     timeout_ms: int
     is_to_controller: bool = False
     """It goes to the controllers' listener, whose security protocol may differ from that of the brokers'."""
+    waits_for_connection: bool = True
+    """Whether it waits where the last connection failed a moment ago. If not, it fails at once: its sender has other
+    nodes to ask, and must not lose the time until this one may be tried again."""
 
 
 class Poll(NamedTuple):

@@ -3,6 +3,9 @@
 One request at a time goes to a node, and after a failure there is a pause. When the role changes, everything that is
 under way becomes irrelevant: answers to it are dropped, and every node may be asked again.
 
+A node that was not reached a moment ago counts as not reached now: a leader has died, and who looks for the next one
+asks the others meanwhile.
+
 Follows org.apache.kafka.raft.RequestManager.
 """
 
@@ -95,7 +98,18 @@ class QuorumRequests:
             if generation == self._generation:
                 self._backoff[node.id] = then + self._retry_backoff_ms
 
-        self._outbox.append(Outbound(self._channel, node, request, on_response, self._request_timeout_ms, True))
+        timeout_ms = self._request_timeout_ms
+        self._outbox.append(
+            Outbound(
+                self._channel,
+                node,
+                request,
+                on_response,
+                timeout_ms,
+                is_to_controller=True,
+                waits_for_connection=False,
+            )
+        )
         return True
 
     def ready_bootstrap(self, now: int) -> Node | None:

@@ -1,12 +1,54 @@
 """What came of a simulated run: a report, or the seed and the step at which it failed.
 
 Both name the seed, for a seed is all that it takes to run the same history again. A report counts what the run has
-brought about, and has a digest of everything that was reported: equal runs have equal digests.
+brought about, and has a digest of everything that was reported: equal runs have equal digests. Its line names what
+happened in this history, and nothing that did not.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pykraft.sim.laws.watcher import Progress
+
+WORDS = {
+    "elections": ("election", "elections"),
+    "truncations": ("truncation", "truncations"),
+    "isr_changes": ("ISR change", "ISR changes"),
+    "acknowledged": ("record acknowledged", "records acknowledged"),
+    "consumed": ("record consumed", "records consumed"),
+    "consumed_from_followers": ("of them from a follower", "of them from followers"),
+    "crashes": ("crash", "crashes"),
+    "classic_rebalances": ("rebalance of classic groups", "rebalances of classic groups"),
+    "classic_members_lost": ("member of classic groups lost", "members of classic groups lost"),
+    "classic_coordinator_moves": ("coordinator of classic groups lost", "coordinators of classic groups lost"),
+    "consumer_rebalances": ("rebalance of consumer groups", "rebalances of consumer groups"),
+    "consumer_members_lost": ("member of consumer groups lost", "members of consumer groups lost"),
+    "consumer_coordinator_moves": ("coordinator of consumer groups lost", "coordinators of consumer groups lost"),
+    "committed": ("transaction committed", "transactions committed"),
+    "aborted": ("transaction aborted", "transactions aborted"),
+    "timed_out": ("transaction timed out", "transactions timed out"),
+    "fenced": ("producer fenced by another one", "producers fenced by another one"),
+    "moves_ongoing": ("coordinator lost with an open transaction", "coordinators lost with an open transaction"),
+    "moves_prepare_commit": (
+        "coordinator lost during a commit",
+        "coordinators lost during a commit",
+    ),
+    "moves_prepare_abort": (
+        "coordinator lost during an abort",
+        "coordinators lost during an abort",
+    ),
+    "snapshots_written": ("snapshot written", "snapshots written"),
+    "snapshots_loaded": ("snapshot loaded", "snapshots loaded"),
+    "log_starts_moved": ("log start moved", "log starts moved"),
+    "preferred_elections": ("preferred election", "preferred elections"),
+    "unclean_elections": ("unclean election", "unclean elections"),
+    "elr_elections": ("election from the ELR", "elections from the ELR"),
+    "reassignments_completed": ("reassignment completed", "reassignments completed"),
+    "reassignments_cancelled": ("reassignment cancelled", "reassignments cancelled"),
+    "topics_deleted": ("topic deleted", "topics deleted"),
+    "groups_deleted": ("group deleted", "groups deleted"),
+}
+"""Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +63,14 @@ class Report:
     """A hash of everything that was reported: equal runs have equal digests."""
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in vars(self.progress).items())
-        return f"seed {self.seed}: {self.steps} steps, {self.virtual_ms / 1000:.1f} s, {counts}, digest {self.digest}"
+        happened = ", ".join(self._happened()) or "nothing happened"
+        took = f"{self.steps:,} steps, {self.virtual_ms / 1000:.1f} s"
+        return f"seed {self.seed}: {took}: {happened}; digest {self.digest}"
+
+    def _happened(self) -> Iterator[str]:
+        for name, (one, more) in WORDS.items():
+            if count := getattr(self.progress, name):
+                yield f"{count:,} {one if count == 1 else more}"
 
 
 class SimulationFailed(AssertionError):  # noqa: N818 (it tells what happened)

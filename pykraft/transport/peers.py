@@ -4,7 +4,7 @@ For each peer and channel there is one connection, opened when there is somethin
 then requests go out in order and are answered in order. What can go wrong has two names for the sender:
 
 * DISCONNECTED: the connection broke, or could not be made. Everything that was under way on it fails. The next attempt
-  waits a while, longer each time.
+  waits a while, longer each time. A request may wait for that, or fail at once (`Outbound.waits_for_connection`).
 * TIMED_OUT: no answer came in time. The connection is given up with it, since it is not known which answer would come
   next; the receiver may still carry out what it was sent.
 
@@ -79,7 +79,7 @@ class _Waiting:
 
     def __init__(self, outbound: Outbound) -> None:
         self.outbound = outbound
-        self.task: TimerTask
+        self.task: TimerTask | None = None
 
 
 class Peer:
@@ -102,6 +102,9 @@ class Peer:
     def send(self, outbound: Outbound, now: int) -> None:
         """Queue a request, and send it if that is possible now."""
         waiting = _Waiting(outbound)
+        if not outbound.waits_for_connection and self._wire is None and now < self._retry_at:
+            self._peers.done(waiting, Failure.DISCONNECTED)
+            return
         waiting.task = self._peers.timer.at(now + outbound.timeout_ms, lambda then: self._give_up(waiting, then))
         self._unsent.append(waiting)
         self._last_used = now
@@ -336,7 +339,8 @@ class Peers:
 
     def done(self, waiting: _Waiting, result: object) -> None:
         """A request has its response, or a `Failure`; `dispatch` hands it to the sender."""
-        waiting.task.cancel()
+        if waiting.task is not None:
+            waiting.task.cancel()
         self._done.append((waiting.outbound, result))
 
     @property

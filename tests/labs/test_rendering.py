@@ -6,6 +6,7 @@ removes from HTML what could run or draw: scripts, styles, pictures.
 
 from __future__ import annotations
 
+import copy
 import html
 import re
 from typing import Any
@@ -15,10 +16,11 @@ import pytest
 
 from pykraft.course.authoring.execute import execute
 from pykraft.course.places import LABS
+from pykraft.viz.drawing.alternative import HTML, SVG, without_images
 from tests.labs.graders import mutant_file
 
-SVG, TEXT = "image/svg+xml", "text/plain"
-FORMS = ("text/html", "text/markdown", SVG, TEXT)
+TEXT = "text/plain"
+FORMS = (HTML, "text/markdown", SVG, TEXT)
 Outputs = dict[str, list[dict[str, str]]]
 
 CELLS = {
@@ -99,9 +101,16 @@ def test_jupyterlab_and_github_show_the_words(name: str, outputs: Outputs) -> No
 
 def test_a_picture_is_an_output_of_its_own_so_that_both_show_it(outputs: Outputs) -> None:
     words, picture, verdict = map(shown, outputs["drawn"])
-    assert (words[0], picture[0], verdict[0]) == (TEXT, SVG, TEXT)
+    assert (words[0], picture[0], verdict[0]) == (TEXT, HTML, TEXT)
+    assert 'alt="b is twice a. a: 1. b: 2."' in picture[1]
     forms = [shown(bundle) for bundles in outputs.values() for bundle in bundles]
     assert all(("<svg" in text) == (form == SVG) for form, text in forms)
+
+
+def test_github_gets_the_drawing_itself_for_it_removes_an_image_in_html(outputs: Outputs) -> None:
+    committed = copy.deepcopy(outputs["drawn"][1])
+    without_images({"cells": [{"outputs": [{"data": committed}]}]})
+    assert shown(committed)[0] == SVG
 
 
 @pytest.mark.parametrize("name", CELLS)

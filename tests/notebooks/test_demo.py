@@ -22,6 +22,12 @@ GOOD = (
 )
 
 
+PIECES = "import sys\nfor n in range(3):\n    print(n)\n    sys.stdout.flush()\n"
+HEADLESS = "import os\nprint(os.environ['PYKRAFT_HEADLESS'])"
+PLACES = "import pathlib, sys\nprint(pathlib.Path.home() / 'x', sys.prefix + '/y')"
+COLOURS = r"print('\x1b[31mred\x1b[0m \x07 \x9b2J end')"
+
+
 def write(folder: Path, *sources: str) -> Path:
     cells: list[Any] = [nbformat.v4.new_markdown_cell("# A question?\n\nSome words.")]  # type: ignore[no-untyped-call]
     cells += [nbformat.v4.new_code_cell(source) for source in sources]  # type: ignore[no-untyped-call]
@@ -30,15 +36,28 @@ def write(folder: Path, *sources: str) -> Path:
     return path
 
 
-def test_a_demo_tells_headings_results_and_where_the_page_is(tmp_path: Path) -> None:
-    out = io.StringIO()
-    assert demo.run(write(tmp_path, *GOOD), tmp_path / "build", out) == 0
-    told = out.getvalue()
-    for line in ("A question?", "    hello", "    Two is more", "    b: 2", "All 4 cells ran in"):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A notebook that was run once for all who read it."""
+    path = write(tmp_path_factory.mktemp("built"), *GOOD, PIECES, HEADLESS, PLACES)
+    build(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """What a demo told, and its page."""
+    folder, out = tmp_path_factory.mktemp("shown"), io.StringIO()
+    assert demo.run(write(folder, *GOOD, COLOURS), folder / "build", out) == 0
+    return out.getvalue(), (folder / "build" / "07_a_lesson.html").read_text(encoding="utf-8")
+
+
+def test_a_demo_tells_headings_results_and_where_the_page_is(shown: tuple[str, str]) -> None:
+    told, page = shown
+    for line in ("A question?", "    hello", "    Two is more", "    b: 2", "All 5 cells ran in"):
         assert line in told
-    assert "[3/4, " in told
+    assert "[3/5, " in told
     assert "    a warning" not in told
-    page = (tmp_path / "build" / "07_a_lesson.html").read_text(encoding="utf-8")
     assert "<title>Two is more</title>" in page
     assert "No description has been provided" not in page
     assert "a warning" not in page
@@ -61,39 +80,37 @@ def test_the_command_refuses_what_is_no_notebook(tmp_path: Path, capsys: pytest.
     assert "is no notebook" in capsys.readouterr().out
 
 
-def test_what_moves_the_cursor_or_colours_the_screen_does_not_reach_the_terminal(tmp_path: Path) -> None:
-    out = io.StringIO()
-    demo.run(write(tmp_path, r"print('\x1b[31mred\x1b[0m \x07 \x9b2J end')"), tmp_path / "build", out)
-    assert not set("\x1b\x07\x9b") & set(out.getvalue())
-    assert "red" in out.getvalue()
+def test_what_moves_the_cursor_or_colours_the_screen_does_not_reach_the_terminal(shown: tuple[str, str]) -> None:
+    told, _ = shown
+    assert not set("\x1b\x07\x9b") & set(told)
+    assert "red" in told
 
 
-def test_a_built_notebook_keeps_what_can_be_read_without_running_it(tmp_path: Path) -> None:
-    path = write(tmp_path, *GOOD)
-    build(path)
-    built = read(path)
-    cells = [cell for cell in built.cells if cell.cell_type == "code"]
-    assert [cell.id for cell in built.cells] == [f"nb07-c{number:02}" for number in range(1, 6)]
-    assert [cell.execution_count for cell in cells] == [1, 2, 3, 4]
-    assert [len(cell.outputs) for cell in cells] == [1, 0, 1, 0]
+def output_of(path: Path, source: str) -> Any:
+    """The only output of a cell."""
+    (output,) = next(cell.outputs for cell in read(path).cells if cell.source == source)
+    return output
+
+
+def test_a_built_notebook_keeps_what_can_be_read_without_running_it(built: Path) -> None:
+    notebook = read(built)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.id for cell in notebook.cells] == [f"nb07-c{number:02}" for number in range(1, 9)]
+    assert [cell.execution_count for cell in cells] == [1, 2, 3, 4, 5, 6, 7]
+    assert [len(cell.outputs) for cell in cells] == [1, 0, 1, 0, 1, 1, 1]
     assert set(cells[2].outputs[0].data) == {"image/svg+xml", "text/plain"}
-    assert "widgets" not in built.metadata
-    first = path.read_bytes()
-    build(path)
-    assert path.read_bytes() == first
+    assert "widgets" not in notebook.metadata
+    first = built.read_bytes()
+    build(built)
+    assert built.read_bytes() == first
 
 
-def test_pieces_of_a_stream_are_put_together(tmp_path: Path) -> None:
-    path = write(tmp_path, "import sys\nfor n in range(3):\n    print(n)\n    sys.stdout.flush()\n")
-    build(path)
-    (output,) = read(path).cells[1].outputs
-    assert output.text == "0\n1\n2\n"
+def test_pieces_of_a_stream_are_put_together(built: Path) -> None:
+    assert output_of(built, PIECES).text == "0\n1\n2\n"
 
 
-def test_a_kernel_knows_that_nobody_sits_in_front_of_it(tmp_path: Path) -> None:
-    path = write(tmp_path, "import os\nprint(os.environ['PYKRAFT_HEADLESS'])")
-    build(path)
-    assert read(path).cells[1].outputs[0].text == "1\n"
+def test_a_kernel_knows_that_it_runs_without_a_reader(built: Path) -> None:
+    assert output_of(built, HEADLESS).text == "1\n"
 
 
 def test_what_a_built_notebook_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,10 +121,8 @@ def test_what_a_built_notebook_lacks_is_told(tmp_path: Path, capsys: pytest.Capt
     assert "there is no notebook 97" in capsys.readouterr().err
 
 
-def test_folders_of_this_machine_do_not_get_into_a_built_notebook(tmp_path: Path) -> None:
-    path = write(tmp_path, "import pathlib, sys\nprint(pathlib.Path.home() / 'x', sys.prefix + '/y')")
-    build(path)
-    assert read(path).cells[1].outputs[0].text.split() == ["HOME/x", "VENV/y"]
+def test_folders_of_this_machine_do_not_get_into_a_built_notebook(built: Path) -> None:
+    assert output_of(built, PLACES).text.split() == ["HOME/x", "VENV/y"]
 
 
 def test_a_notebook_that_fails_is_left_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,23 @@ from tests.run import HARNESS, NBVAL, SLOW_READER, STRICT
 CLAIM = "print('%s  A claim.')"
 
 
+Cell = tuple[str, str, bool]
+"""Its source, its committed text, and whether it has the tag, which says that the two are to be compared."""
+
+
 def verdicts(
     folder: Path,
-    *cells: tuple[str, str, bool],
+    notebooks: Mapping[str, Sequence[Cell]],
     arguments: tuple[str, ...] = NBVAL,
     tag: str = "nbval-check-output",
-    name: str = "a.ipynb",
-) -> dict[str, int]:
-    """How many cells have passed, failed and been skipped. A cell is its source, its committed text, and whether it has
-    the tag, which says that the two are to be compared."""
-    made: list[Any] = []
-    for count, (source, text, is_tagged) in enumerate(cells, 1):
-        output = nbformat.v4.new_output("stream", name="stdout", text=text)  # type: ignore[no-untyped-call]
-        metadata = {"tags": [tag]} if is_tagged else {}
-        made.append(
-            nbformat.v4.new_code_cell(source, execution_count=count, outputs=[output], metadata=metadata)  # type: ignore[no-untyped-call]
-        )
-    nbformat.write(nbformat.v4.new_notebook(cells=made), folder / name)  # type: ignore[no-untyped-call]
+) -> dict[str, Counter[str]]:
+    """How many cells of each notebook have passed, failed and been skipped, in one run of all."""
+    for name, cells in notebooks.items():
+        _write(folder / name, cells, tag)
     shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
     environment = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *HARNESS, *arguments, "."],
+        [sys.executable, "-m", "pytest", "-v", *HARNESS, *arguments, "."],
         check=False,
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT)},  # where the harness is
@@ -46,37 +44,49 @@ def verdicts(
         text=True,
         timeout=100,
     )
-    last = done.stdout.splitlines()[-1]
-    return {kind: int(number) for number, kind in re.findall(r"(\d+) (passed|failed|skipped)", last)}
+    found = re.findall(r"^(\S+)::ipynb::.+ (PASSED|FAILED|SKIPPED)\b", done.stdout, re.MULTILINE)
+    return {name: Counter(verdict.lower() for stem, verdict in found if f"{stem}.ipynb" == name) for name in notebooks}
 
 
-def test_a_verdict_that_is_not_the_committed_one_is_a_failure_and_other_texts_may_change(tmp_path: Path) -> None:
+def _write(path: Path, cells: Sequence[Cell], tag: str) -> None:
+    made: list[Any] = []
+    for count, (source, text, is_tagged) in enumerate(cells, 1):
+        output = nbformat.v4.new_output("stream", name="stdout", text=text)  # type: ignore[no-untyped-call]
+        metadata = {"tags": [tag]} if is_tagged else {}
+        made.append(
+            nbformat.v4.new_code_cell(source, execution_count=count, outputs=[output], metadata=metadata)  # type: ignore[no-untyped-call]
+        )
+    nbformat.write(nbformat.v4.new_notebook(cells=made), path)  # type: ignore[no-untyped-call]
+
+
+def test_a_verdict_that_changes_fails_other_texts_may_change_and_after_a_cell_that_raises_the_rest_is_skipped(
+    tmp_path: Path,
+) -> None:
     holds, fails = "HOLDS  A claim.\n", "DOES NOT HOLD  A claim.\n"
-    assert verdicts(
-        tmp_path,
+    changes = (
         (CLAIM % "HOLDS", holds, True),
         ("print(2)", "1\n", False),
         (CLAIM % "DOES NOT HOLD", holds, True),
         ("print(3)", fails, False),
-    ) == {"passed": 2, "failed": 1, "skipped": 1}
+    )
+    raises = (("1 / 0", "", False), ("print(1)", "1\n", True), ("print(1)", "1\n", False))
+    assert verdicts(tmp_path, {"a.ipynb": changes, "b.ipynb": raises}) == {
+        "a.ipynb": {"passed": 2, "failed": 1, "skipped": 1},
+        "b.ipynb": {"failed": 1, "skipped": 2},
+    }
 
 
-def test_a_cell_that_raises_is_a_failure_and_the_rest_is_skipped(tmp_path: Path) -> None:
-    found = verdicts(tmp_path, ("1 / 0", "", False), ("print(1)", "1\n", True), ("print(1)", "1\n", False))
-    assert found == {"failed": 1, "skipped": 2}
-
-
-def test_of_a_deterministic_notebook_every_output_is_compared_but_those_that_are_tagged(tmp_path: Path) -> None:
+def test_a_strict_run_compares_every_output_that_is_not_tagged_and_leaves_out_what_is_not_deterministic(
+    tmp_path: Path,
+) -> None:
     cells = (("print(1)", "1\n", False), ("print(3)", "2\n", True), ("print(5)", "4\n", False))
-    found = verdicts(tmp_path, *cells, arguments=STRICT, tag="nbval-ignore-output", name="02_an_index.ipynb")
-    assert found == {"passed": 2, "failed": 1}
-
-
-def test_what_is_not_deterministic_is_left_out_of_the_strict_run(tmp_path: Path) -> None:
-    assert verdicts(tmp_path, ("print(1)", "1\n", False), arguments=STRICT, name="01_a_log.ipynb") == {}
+    notebooks = {"02_an_index.ipynb": cells, "01_a_log.ipynb": cells[:1]}
+    found = verdicts(tmp_path, notebooks, STRICT, "nbval-ignore-output")
+    assert found == {"02_an_index.ipynb": {"passed": 2, "failed": 1}, "01_a_log.ipynb": {}}
 
 
 def test_nodes_keep_house_as_if_the_reader_took_his_time(tmp_path: Path) -> None:
     imported = "from pykraft.broker.settings.config import NODE_CONFIG"
     looks = f"{imported}\nprint(NODE_CONFIG.keys['log.initial.task.delay.ms'].default)"
-    assert verdicts(tmp_path, (looks, "1000\n", True), arguments=(*NBVAL, *SLOW_READER)) == {"passed": 1}
+    found = verdicts(tmp_path, {"a.ipynb": [(looks, "1000\n", True)]}, (*NBVAL, *SLOW_READER))
+    assert found == {"a.ipynb": {"passed": 1}}

@@ -15,7 +15,7 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.slide_page import slide_page, slides_of
 from pykraft.course.authoring.slides import FRAGMENT, GOES_ON, NOTES, SKIP, SLIDE, SUBSLIDE, slide_type
-from pykraft.viz.drawing.figure import SVG
+from pykraft.viz.drawing.alternative import SVG
 from tests.harness.tree import ROOT
 
 NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "labs").glob("*/lab.ipynb"))]

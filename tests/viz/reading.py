@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import MOST_CHARACTERS, alternative
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import overlaps
 
@@ -39,6 +40,12 @@ def complaints(figure: Figure) -> Iterator[str]:
             yield f"it has no {name}"
     if root.get("role") != "img":
         yield "it does not say that it is an image"
+    said = root.get("aria-label", "")
+    title, description = (root.findtext(f"{_NAMESPACE}{name}") or "" for name in ("title", "desc"))
+    if said != alternative(title, description) or len(said) > 2 * MOST_CHARACTERS + 100:
+        yield "what is read out is not its title and its description, or takes minutes"
+    if "beside the picture" in said:
+        yield "what is read out refers to a text that is not shown"
     if re.search(r"\b(?:nan|inf)\b", figure.svg):
         yield "a coordinate is no number"
     for pair in overlaps(figure.boxes):

@@ -76,4 +76,8 @@ class ControllerChannel:
             else:
                 asked.on_answer(response, then)
 
-        return Outbound(self._name, node, asked.request, on_response, max(1, asked.deadline - now), True)
+        timeout_ms = max(1, asked.deadline - now)
+        # It is held here, where it is seen who leads by then, and not before a node that may be dead.
+        return Outbound(
+            self._name, node, asked.request, on_response, timeout_ms, is_to_controller=True, waits_for_connection=False
+        )

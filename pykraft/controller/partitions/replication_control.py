@@ -18,9 +18,11 @@ Follows org.apache.kafka.controller.ReplicationControlManager.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, TypeVar
 
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import Key
 from pykraft.common.settings.topic_config import MIN_INSYNC_REPLICAS
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE as UNCLEAN
 from pykraft.common.types import TopicIdPartition, Uuid
@@ -28,11 +30,13 @@ from pykraft.controller.partitions.assignment import Assignment
 from pykraft.controller.partitions.brokers_to_isrs import BrokersToIsrs
 from pykraft.controller.partitions.partition_change import Election, ElrRules, plan_partition_change
 from pykraft.controller.result import Result, VersionedRecord
-from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration
+from pykraft.metadata.image import TOPIC_RESOURCE, ConfigResource, MetadataImage, PartitionRegistration
 from pykraft.metadata.settings import NodeLayers, node_layers, topic_setting
 from pykraft.metadata.versions import BASE, IV_3_6_0_NO_EPOCH_BUMP, METADATA_VERSION
 from pykraft.protocol.messages.brokers import RECOVERED, RECOVERING, AlterPartitionRequest, AlterPartitionResponse
 from pykraft.protocol.messages.records import PartitionChangeRecord
+
+T = TypeVar("T")
 
 Answer = AlterPartitionResponse.Topic.Partition
 Wanted = AlterPartitionRequest.Topic.Partition
@@ -45,7 +49,12 @@ class ReplicationControl:
         """`properties` is this node's file, which has defaults for settings of topics."""
         self._node_id = node_id
         self._properties = properties
-        self._known_layers: tuple[MetadataImage, NodeLayers] | None = None
+        self._configs: Mapping[ConfigResource, Mapping[str, str]] | None = None
+        """The settings from which the next two were worked out. An image has the mapping of the one before, until a
+        setting changes; a broker that goes asks for the settings of ten thousand partitions."""
+        self._known_layers = NodeLayers({}, {}, {})
+        self._known: dict[tuple[str, str], Any] = {}
+        """By setting and topic."""
         self.index = BrokersToIsrs()
 
     def plan_broker_gone(self, image: MetadataImage, broker_id: int) -> Iterable[VersionedRecord]:
@@ -137,14 +146,18 @@ class ReplicationControl:
 
     def allows_unclean_election(self, image: MetadataImage, topic: str) -> bool:
         """Whether a replica of the topic may lead that lacks acknowledged records."""
-        own = image.config_of(TOPIC_RESOURCE, topic)
-        return topic_setting(UNCLEAN, own, self._layers(image))
+        return self._setting(UNCLEAN, image, topic)
 
-    def _layers(self, image: MetadataImage) -> NodeLayers:
-        """What this node says of its topics' settings: the same for all partitions of an image."""
-        if self._known_layers is None or self._known_layers[0] is not image:
-            self._known_layers = image, node_layers(image, self._node_id, self._properties)
-        return self._known_layers[1]
+    def _setting(self, key: Key[T], image: MetadataImage, topic: str) -> T:
+        """What holds for the topic, on this node."""
+        if self._configs is not image.configs:
+            self._configs, self._known = image.configs, {}
+            self._known_layers = node_layers(image, self._node_id, self._properties)
+        if (key.name, topic) not in self._known:
+            own = image.config_of(TOPIC_RESOURCE, topic)
+            self._known[key.name, topic] = topic_setting(key, own, self._known_layers)
+        found: T = self._known[key.name, topic]
+        return found
 
     def plan(
         self,
@@ -190,8 +203,7 @@ class ReplicationControl:
         """How many replicas of the topic must be in sync for its high watermark to rise."""
         found = image.topic_named(topic)
         assert found is not None, f"a topic without metadata: {topic}"
-        demanded = topic_setting(MIN_INSYNC_REPLICAS, image.config_of(TOPIC_RESOURCE, topic), self._layers(image))
-        return min(demanded, len(found.partitions[0].replicas))
+        return min(self._setting(MIN_INSYNC_REPLICAS, image, topic), len(found.partitions[0].replicas))
 
     # --- AlterPartition -----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A notebook as its reader opens it: below a question without a guess no output is shown.
+"""A notebook as its reader opens it: below a question without a guess no output is shown, and pictures speak.
 
 The committed file has all outputs, since it is read where nothing runs: on GitHub, in a pull request, as slides. In
 JupyterLab the same outputs would answer each question before it is asked. So the server of this course hands a page
@@ -10,6 +10,9 @@ as it was:
   page is on it at once, as always;
 * `with_outputs_of` is applied when a page is saved. A cell that has not run, and has the text that it has in the file,
   gets the file's outputs back.
+
+In the same two places each picture gets, and loses again, the form in which JupyterLab keeps its alternative in words
+(`pykraft.viz.drawing.alternative`).
 
 `QuestionsFirst` is the part of Jupyter's server that reads and saves; `binder/jupyter_server_config.py` names it. Only
 whole pages pass through it: downloads, git, tests and the commands of this package read the file itself.
@@ -24,6 +27,7 @@ import nbformat
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 
 from pykraft.course.progress import guesses
+from pykraft.viz.drawing.alternative import with_images, without_images
 
 _ASKS = re.compile(r"""\bnb\.(?:predict|mark)\(\s*["'](\w+)["']""")
 _NUMBER = re.compile(r"""\bnotebook\(\s*["'](\d\d)["']""")
@@ -66,7 +70,7 @@ def _source(cell: Any) -> str:
 
 
 class QuestionsFirst(AsyncLargeFileManager):
-    """Reads and saves files for Jupyter's server; notebooks of the course without the answers."""
+    """Reads and saves files for Jupyter's server: notebooks without the answers, and pictures with their words."""
 
     async def get(
         self,
@@ -78,15 +82,19 @@ class QuestionsFirst(AsyncLargeFileManager):
     ) -> Any:
         """A file as the server hands it out."""
         model = await super().get(path, content, type, format, require_hash)  # type: ignore[no-untyped-call]
-        if content and model["type"] == "notebook" and (number := number_of(model["content"])):
-            without_answers(model["content"], guesses(number))
+        if content and model["type"] == "notebook":
+            if number := number_of(model["content"]):
+                without_answers(model["content"], guesses(number))
+            with_images(model["content"])
         return model
 
     async def save(self, model: dict[str, Any], path: str = "") -> Any:
         """Write a file. What was hidden when it was read is put back first."""
         page = model.get("content")
-        if model.get("type") == "notebook" and isinstance(page, dict) and number_of(page):
-            with suppress(OSError, ValueError, nbformat.ValidationError):
-                saved = nbformat.read(self._get_os_path(path), as_version=4)  # type: ignore[no-untyped-call]
-                with_outputs_of(page, saved)
+        if model.get("type") == "notebook" and isinstance(page, dict):
+            if number_of(page):
+                with suppress(OSError, ValueError, nbformat.ValidationError):
+                    saved = nbformat.read(self._get_os_path(path), as_version=4)  # type: ignore[no-untyped-call]
+                    with_outputs_of(page, saved)
+            without_images(page)
         return await super().save(model, path)  # type: ignore[no-untyped-call]

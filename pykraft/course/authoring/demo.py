@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pykraft.course.authoring.execute import NotebookFailed, execute, is_kept, read
-from pykraft.viz.drawing.figure import SVG
+from pykraft.viz.drawing.alternative import SVG
 
 FOLDER = Path("build")
 _WIDTH = 100

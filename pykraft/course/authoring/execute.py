@@ -2,7 +2,8 @@
 
 A notebook is committed with its outputs, so that it can be read where nothing runs. `normalized` takes out of it what
 differs from run to run without meaning: counters, times, ids, live widgets (their state is megabytes, and they are
-empty without a kernel). What a child process wrote to the terminal is no part of it either.
+empty without a kernel). What a child process wrote to the terminal is no part of it either, nor is a picture's second
+form for JupyterLab (`pykraft.viz.drawing.alternative`).
 """
 
 import os
@@ -19,6 +20,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from pykraft.course.authoring.slides import slide_type
 from pykraft.surroundings import HEADLESS
+from pykraft.viz.drawing.alternative import without_images
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_LIMIT_S = 120
@@ -85,6 +87,7 @@ def normalized(notebook: Any, name: str) -> None:
         }
     )
     notebook.nbformat_minor = max(5, notebook.nbformat_minor)
+    without_images(notebook)
     count = 0
     for index, cell in enumerate(notebook.cells):
         cell.id = f"{name}-c{index + 1:02}"

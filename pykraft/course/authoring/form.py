@@ -11,12 +11,15 @@ are the hard ones, beyond which a test fails; a good notebook stays well within 
 A notebook of the course and the notebook of a lab have different parts, and the same measure.
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from pykraft.viz.drawing.alternative import HTML, alternative_of
 
 CODE_CELLS = 30
 CELL_LINES = 25
@@ -57,6 +60,8 @@ LINUX_ONLY = re.compile(
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
 SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
+MUTE_KINDS = {"image/png", "image/jpeg", "image/gif", PLOTLY}
+"""Pictures whose alternative JupyterLab drops."""
 _LOST = re.compile(r'<text[^>]* style="[^"]*"|"url\(#[^)]*\)"|<(?:image|foreignObject|script)\b')
 """What GitHub's page of a notebook removes from a drawing: there a text's own style, a filling without a colour to fall
 back to, and anything that is no drawing are not seen."""
@@ -64,6 +69,10 @@ _ACTIVE = re.compile(r"<(?:script|style|iframe|link|object|embed)\b|\son\w+=", r
 """What it removes from HTML."""
 _PLACES = re.compile(r"(?<![\w.\-:/])/(?:root|home|Users|tmp|work|mnt|private|var)/\w")
 _WORD = re.compile(r"\w[\w'.-]*")
+_MUTE = re.compile(r"!\[\s*\]\(|<img\b(?![^>]*\balt=[\"'][^\"'])[^>]*>|<svg\b(?![^>]*\baria-label=[\"'][^\"'])[^>]*>")
+"""A picture without an alternative in words, in Markdown or in HTML."""
+_NOT_SHOWN = re.compile(r"\bbeside (?:the|each) picture\b")
+"""What refers a reader who hears the picture to a text that no page shows."""
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -95,6 +104,30 @@ def file_problems(path: Path) -> Iterator[str]:
     """What is wrong with its file."""
     if path.stat().st_size > BYTES:
         yield f"{path.stat().st_size:,} bytes, more than {BYTES:,}"
+
+
+def picture_problems(notebook: Any) -> Iterator[str]:
+    """Each picture that says nothing to a reader who does not see it, in the author's words or in an output."""
+    for found in _MUTE.findall(prose(notebook)):
+        yield f"a picture without an alternative: {found[:60]!r}"
+    for output in outputs(notebook):
+        data = output.get("data", {})
+        if SVG in data:
+            title = html.unescape("".join(re.findall(r"<title>(.*?)</title>", data[SVG])[:1]))
+            yield from _problems_of_words(alternative_of(data[SVG]), title)
+        for kind in data.keys() & MUTE_KINDS:
+            yield f"a picture without an alternative: {kind}"
+        for found in _MUTE.findall(data.get(HTML, "")):
+            yield f"a picture without an alternative: {found[:60]!r}"
+
+
+def _problems_of_words(said: str, title: str) -> Iterator[str]:
+    if not said:
+        yield f"a picture without an alternative: {title!r}"
+    elif not said.startswith(title) or len(said) < len(title) + 5:
+        yield f"an alternative that does not say what the picture shows: {said!r}"
+    if _NOT_SHOWN.search(said):
+        yield f"an alternative that refers to a text that is not shown: {said!r}"
 
 
 # --- what the author wrote --------------------------------------------------------------------------------------------

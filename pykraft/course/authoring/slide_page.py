@@ -14,7 +14,7 @@ from typing import Any
 from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
 from pykraft.course.authoring.slides import FRAGMENT, NOTES, SKIP, SLIDE, SUBSLIDE, slide_type
-from pykraft.viz.drawing.figure import SVG
+from pykraft.viz.drawing.alternative import SVG
 
 SHOWN_SOURCE = "# pykraft/"
 """Begins the output of a cell that shows code of the package."""

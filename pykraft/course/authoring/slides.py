@@ -15,7 +15,7 @@ author writes the metadata by hand:
 import re
 from typing import Any
 
-from pykraft.viz.drawing.figure import SVG
+from pykraft.viz.drawing.alternative import SVG
 
 SLIDE, SUBSLIDE, FRAGMENT, GOES_ON, NOTES, SKIP = "slide", "subslide", "fragment", "-", "notes", "skip"
 LONG_LINES = 12

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pykraft.broker.describe import CellKind
 from pykraft.viz.boards.board_facts import Lens, Piece, Replica
 from pykraft.viz.drawing import palette
-from pykraft.viz.drawing.svg import Svg, text_width, wrapped
+from pykraft.viz.drawing.svg import SMALLEST, Svg, text_width, wrapped
 
 STUB = 54
 HEIGHT = 26
@@ -29,7 +29,7 @@ _EPOCHS = 17
 """The row above the cells."""
 _MARKS = 10
 """Below the cells."""
-_SMALL = 10.5
+_SMALL = SMALLEST
 _UNBREAKABLE = "\u2011"
 _LETTERS = {CellKind.COMMIT_MARKER: "C", CellKind.ABORT_MARKER: "A", CellKind.CONTROL: "·"}
 Look = str

@@ -39,7 +39,7 @@ def _names(ids: Sequence[int]) -> str:
 
 
 def description(facts: BoardFacts, note: str) -> str:
-    """For those who hear the picture: short, since the same facts lie beside it as text."""
+    """For a reader who hears the picture: each node in a sentence, and what the note says."""
     parts = [f"{count_of(len(facts.view.nodes), 'node').capitalize()}."]
     for node in facts.view.nodes.values():
         led = [

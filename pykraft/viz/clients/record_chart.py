@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pykraft.viz.drawing import palette
 from pykraft.viz.drawing.charts import WIDTH, finished, headed
 from pykraft.viz.drawing.figure import Figure
-from pykraft.viz.drawing.svg import Svg, shortened, text_width, wrapped
+from pykraft.viz.drawing.svg import SMALLEST, Svg, shortened, text_width, wrapped
 
 UNCOMMITTED, COMMITTED, TORN = "not committed", "committed", "not in the leader's log"
 UP, CUT_OFF, DOWN = "up", "cut off", "down"
@@ -166,7 +166,7 @@ def _draw_bar(svg: Svg, x: float, top: float, bottom: float, copy: Copy, state: 
         svg.rect(left, top, _BAR, height, fill="currentColor", fill_opacity="0.06", stroke="currentColor",
                  stroke_opacity="0.5", stroke_dasharray="3 3")  # fmt: skip
         if height > 24:
-            svg.text(x, top + height / 2 + 4, "down", 10.5, anchor="middle")
+            svg.text(x, top + height / 2 + 4, "down", SMALLEST, anchor="middle")
         return
     if copy.state == COMMITTED:
         svg.rect(left, top, _BAR, height, fill=palette.BLUE)

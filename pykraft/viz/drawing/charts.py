@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.figure import Figure, Spec
 from pykraft.viz.drawing.svg import Svg, shortened, text_width
 
@@ -251,10 +252,12 @@ def headed(title: str, note: str, height: float) -> Svg:
     return svg
 
 
-def finished(svg: Svg, title: str, note: str, lines: Sequence[str], spec: Spec) -> Figure:
-    """The figure of a drawing; `lines` tell its values."""
+def finished(
+    svg: Svg, title: str, note: str, lines: Sequence[str], spec: Spec, said: Sequence[str] | None = None
+) -> Figure:
+    """The figure of a drawing; `lines` tell its values. `said` does so for the ear, if the lines are for the eye."""
     text = "\n".join(line for line in [title, note, *lines] if line)
-    description = " ".join(part for part in (note, "The values are in the text beside the picture.") if part)
+    description = sentences([note, *(lines if said is None else said)])
     return Figure(title, svg.render(title, description), text, tuple(svg.boxes), spec)
 
 

@@ -1,8 +1,9 @@
 """What a drawing function returns: one finding as a picture, as text, and as something to hover over.
 
-A notebook page, GitHub's view of a notebook and an exported page take the SVG. A terminal, a screen reader and a
-notebook that is not trusted yet take the text, which holds the same facts. `interactive` adds plotly's form: JupyterLab
-prefers it and lets the reader point at values; everything else still finds the SVG beside it.
+GitHub's view of a notebook and an exported page take the SVG. JupyterLab takes the same as an image in HTML, whose
+`alt` a screen reader reads out (`alternative`). A terminal takes the text, which holds the same facts. `interactive`
+adds plotly's form: JupyterLab prefers it and lets the reader point at values; everything else still finds the SVG
+beside it.
 """
 
 import re
@@ -11,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pykraft.extras import require
+from pykraft.viz.drawing.alternative import HTML, SVG, as_image
 from pykraft.viz.drawing.svg import TextBox
 
-SVG = "image/svg+xml"
 TEXT = "text/plain"
 PLOTLY = "application/vnd.plotly.v1+json"
 Spec = Mapping[str, Any]
@@ -69,7 +70,7 @@ class Figure:
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, object]:
-        bundle: dict[str, object] = {SVG: self.svg, TEXT: self.text}
+        bundle: dict[str, object] = {HTML: as_image(self.svg), SVG: self.svg, TEXT: self.text}
         if self.shows_plotly:
             # Through plotly's own classes: they refuse what plotly would not understand.
             bundle[PLOTLY] = self.to_plotly().to_plotly_json()

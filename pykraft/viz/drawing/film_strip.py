@@ -3,9 +3,10 @@ place of something that a reader could click.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pykraft.viz.drawing.alternative import alternative_of, sentences
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import Svg, TextBox, shortened
 
@@ -42,8 +43,15 @@ def strip(title: str, frames: Sequence[Frame], columns: int = 1) -> Figure:
             boxes += [_moved(box, x, y + _CAPTION, scale) for box in frames[number].figure.boxes]
         y += height + _GAP
     text = "\n\n".join(f"{number}  {frame.caption}\n{frame.figure.text}" for number, frame in enumerate(frames, 1))
-    description = " ".join(f"Picture {number}: {frame.caption}." for number, frame in enumerate(frames, 1))
-    return Figure(title, svg.render(title, description), f"{title}\n\n{text}", (*svg.boxes, *boxes))
+    return Figure(title, svg.render(title, sentences(_said(frames))), f"{title}\n\n{text}", (*svg.boxes, *boxes))
+
+
+def _said(frames: Sequence[Frame]) -> Iterator[str]:
+    """For the ear: what was done before each picture, and what it shows; of the last one all that it says."""
+    for number, frame in enumerate(frames, 1):
+        is_last = number == len(frames)
+        shown = alternative_of(frame.figure.svg) if is_last else frame.figure.title
+        yield f"Picture {number}: {frame.caption}: {shown}"
 
 
 def _embed(svg: Svg, figure: Figure, x: float, y: float, width: float) -> None:

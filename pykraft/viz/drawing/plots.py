@@ -116,7 +116,8 @@ def _plot(
     if not is_line:
         dots = {name: [(across(x), up(y)) for x, y in some] for name, some in series.items() if some}
         _label_dots(svg, dots, [bottom, *map(up, up.marks())])
-    return finished(svg, title, note, _in_words(series, x_unit, y_unit), _spec(series, is_line, title, (log_x, log_y)))
+    spec = _spec(series, is_line, title, (log_x, log_y))
+    return finished(svg, title, note, _in_words(series, x_unit, y_unit), spec, _said(series, x_unit, y_unit))
 
 
 def _draw_axes(svg: Svg, across: _Axis, up: _Axis, ends: tuple[float, float], units: tuple[str, str]) -> None:
@@ -176,6 +177,18 @@ def _box(label: str, left: float, base: float) -> TextBox:
 def _in_words(series: Series, x_unit: str, y_unit: str) -> list[str]:
     units = f" ({x_unit}: {y_unit})" if x_unit or y_unit else ""
     return [f"{name}{units}: {_points_in_words(some)}" for name, some in series.items()]
+
+
+def _said(series: Series, x_unit: str, y_unit: str) -> list[str]:
+    """The same for the ear: the units are said once, and each value before its place."""
+    units = "; ".join(f"{way}: {unit}" for way, unit in (("Up", y_unit), ("across", x_unit)) if unit)
+    said = [
+        f"{name}: " + ", ".join(f"{amount(y)} at {amount(x)}" for x, y in some)
+        if len(some) <= _MOST_LISTED
+        else f"{name}: {_points_in_words(some)}"
+        for name, some in series.items()
+    ]
+    return [units, *said]
 
 
 def _points_in_words(some: Sequence[tuple[float, float]]) -> str:

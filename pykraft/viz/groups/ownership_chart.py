@@ -9,6 +9,7 @@ owned it, and from when until when.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from math import ceil
 from typing import NamedTuple
 from zlib import crc32
@@ -16,7 +17,7 @@ from zlib import crc32
 from pykraft.viz.drawing import palette
 from pykraft.viz.drawing.charts import MOST_TIMES, WIDTH, draw_marks, finished, headed, layout, need, round_step
 from pykraft.viz.drawing.figure import Figure, Spec
-from pykraft.viz.drawing.svg import Svg, shortened, text_width
+from pykraft.viz.drawing.svg import SMALLEST, Svg, shortened, text_width
 
 Spans = Mapping[str, Sequence[tuple[str, float, float]]]
 """By partition: the owner ("" for none), from which second, until which."""
@@ -79,7 +80,8 @@ def ownership(
     _draw_marks(svg, {name: scale.across(moment) for name, moment in (marks or {}).items()}, panels)
     words = [f"{name}: at {moment:.1f} s" for name, moment in (marks or {}).items()]
     words += [f"{name} pauses from {begin:.1f} s to {stop:.1f} s" for name, begin, stop in pauses]
-    return finished(svg, title, note, [*words, *_in_words(groups)], _spec(groups, title))
+    said = [*words, *_said(groups)]
+    return finished(svg, title, note, [*words, *_in_words(groups)], _spec(groups, title), said)
 
 
 class Looks:
@@ -136,7 +138,9 @@ def _draw_panel(svg: Svg, panel: _Panel, looks: Looks, pauses: Pauses, scale: _S
     boxes: dict[str, list[str]] = {}
     for row, (partition, spans) in enumerate(panel.spans.items()):
         y = panel.y + _HEAD + _ROW * row
-        svg.text(_LEFT - 7, y + 8.2, shortened(partition, _LEFT - 8, 9.5), 9.5, anchor="end", opacity=palette.FAINT)
+        svg.text(
+            _LEFT - 7, y + 8.2, shortened(partition, _LEFT - 8, SMALLEST), SMALLEST, anchor="end", opacity=palette.FAINT
+        )
         drawn_to = 0.0
         for owner, begin, end in spans:
             x = max(drawn_to, scale.across(begin))
@@ -186,6 +190,18 @@ def _in_words(groups: Mapping[str, Spans]) -> Iterator[str]:
         for partition, each in spans.items():
             some = ", ".join(f"{owner or 'no owner'} {begin:.1f} to {end:.1f} s" for owner, begin, end in each)
             yield f"  {partition}: {some}"
+
+
+def _said(groups: Mapping[str, Spans]) -> Iterator[str]:
+    """The same for the ear: the headings, then each partition's owners, and how often it had none."""
+    yield from groups
+    for heading, spans in groups.items():
+        group = f"{heading.partition(':')[0]}, " if len(groups) > 1 else ""
+        for partition, each in spans.items():
+            owners = [owner for owner, _ in groupby(owner for owner, *_ in each if owner)]
+            gaps = sum(not owner for owner, *_ in each)
+            without = f"; {gaps} time{'s' * (gaps > 1)} without an owner" if gaps else ""
+            yield f"{group}{partition}: {', then '.join(owners) or 'no member'}{without}"
 
 
 def _spec(groups: Mapping[str, Spans], title: str) -> Spec:

@@ -8,6 +8,7 @@ It also takes the name of an API or a class of messages. Then it draws the decla
 With a version it lists the fields that this version has, and how each is written.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -19,6 +20,7 @@ from pykraft.protocol.schema import Message, Struct
 from pykraft.protocol.source import type_name
 from pykraft.protocol.wire import Field, Fixed, Variable
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import Svg, shortened
 from pykraft.viz.wire.hex_dump import KINDS
@@ -103,10 +105,13 @@ def _frame(frame: HasFields, title: str, note: str, most_elements: int) -> Figur
     for number, row in enumerate(rows):
         _draw_row(svg, top + _ROW * number, row, data)
     lines = [_line(row, data) for row in rows]
-    return Figure(title, svg.render(title, _DESCRIPTION), "\n".join(filter(None, [title, note, *lines])), _boxes(svg))
+    return _figure(svg, title, note, lines, [_said(row) for row in rows])
 
 
-_DESCRIPTION = "The fields, their values and their bytes are in the text beside the picture."
+def _figure(svg: Svg, title: str, note: str, lines: Sequence[str], heard: Sequence[str]) -> Figure:
+    """`lines` are for the eye, `heard` for the ear."""
+    text = "\n".join(filter(None, [title, note, *lines]))
+    return Figure(title, svg.render(title, sentences([note, *heard])), text, tuple(svg.boxes))
 
 
 def _rows(nodes: Sequence[FieldNode], depth: int, most_elements: int) -> Iterator[_Row]:
@@ -179,6 +184,11 @@ def _draw_row(svg: Svg, y: float, row: _Row, data: bytes) -> None:
         svg.text(x + 5, y + 15, "…", 12.5, opacity=palette.FAINT)
 
 
+def _said(row: _Row) -> str:
+    """A row for the ear: without its bytes and their places."""
+    return re.sub(r"^\[(\d+)\]$", r"element \1", row.name) + (f": {row.value}" if row.value else "")
+
+
 def _line(row: _Row, data: bytes) -> str:
     text = f"{'  ' * row.depth}{row.name}" + (f": {row.value}" if row.value else "")
     if not row.runs:
@@ -203,10 +213,6 @@ def _headed(title: str, note: str, height: float) -> Svg:
     if note:
         svg.text(0, 41, shortened(note, WIDTH, 13), 13, opacity=palette.FAINT)
     return svg
-
-
-def _boxes(svg: Svg) -> tuple[Any, ...]:
-    return tuple(svg.boxes)
 
 
 # --- a declaration ----------------------------------------------------------------------------------------------------
@@ -253,7 +259,7 @@ def _versions(message: type[Message], title: str, note: str) -> Figure:
         f"{row.since} to {row.until}" + ("" if row.field.tag is None else f", tag {row.field.tag}")
         for row in rows
     ]
-    return Figure(title, svg.render(title, _DESCRIPTION), "\n".join([title, note, *lines]), _boxes(svg))
+    return _figure(svg, title, note, lines, lines)
 
 
 def _draw_field(svg: Svg, y: float, row: _Declared, low: int) -> None:
@@ -292,9 +298,7 @@ def _declaration(message: type[Message], version: int, title: str, note: str) ->
         svg.text(340, y + 10, shortened(type_name(row.field.wire), 210, 13), 13)
         svg.text(560, y + 10, shortened(how, WIDTH - 561, 13), 13, opacity=palette.FAINT)
         lines.append(f"{'  ' * row.depth}{name}, {type_name(row.field.wire)}: {how}")
-    return Figure(
-        title, svg.render(title, _DESCRIPTION), "\n".join([title, note, *(lines or ["no fields"])]), _boxes(svg)
-    )
+    return _figure(svg, title, note, lines or ["no fields"], lines or ["no fields"])
 
 
 def _written(declared: Field, version: int, flexible: bool) -> str:

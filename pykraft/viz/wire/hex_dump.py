@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.figure import Figure
-from pykraft.viz.drawing.svg import Svg, shortened, text_width, wrapped
+from pykraft.viz.drawing.svg import SMALLEST, Svg, shortened, text_width, wrapped
 
 WIDTH = 960
 _ROW_BYTES = 16
@@ -96,8 +97,9 @@ def hexdump(
     lines = [_described(field, data) for field in named]
     lines += [f"bytes {covered.start} to {covered.end - 1}: {covered.meaning}"] if covered else []
     text = "\n".join(line for line in [title, note, *lines] if line)
-    description = f"{note} The fields and their values are in the text beside the picture.".strip()
-    return Figure(title, svg.render(title, description), text, tuple(svg.boxes))
+    said = [_said(field, data) for field in named] or [_said(Field("bytes", 0, len(data), ""), data)]
+    said = [note, *said, *lines[len(named) :]]
+    return Figure(title, svg.render(title, sentences(said)), text, tuple(svg.boxes))
 
 
 def letters(data: bytes) -> str:
@@ -168,7 +170,7 @@ def _draw_row(
         )  # fmt: skip
         svg.text(x + _CELL / 2, y + 18, f"{data[at]:02x}", 13, anchor="middle", mono=True, fill=palette.ink_on(filling))
         if number is not None and owner.get(at - 1) != number:
-            svg.text(x + 2, y - 1, f"{number + 1}", 9.5, opacity=palette.FAINT)
+            svg.text(x + 2, y - 1, f"{number + 1}", SMALLEST, opacity=palette.FAINT)
     svg.text(_TEXT_LEFT, y + 18, letters(data[start : start + _ROW_BYTES]), 13, mono=True)
 
 
@@ -183,6 +185,11 @@ def _draw_line(svg: Svg, y: float, number: int, field: Field, data: bytes, filli
 def _bytes(field: Field, data: bytes, most: int) -> str:
     shown = data[field.start : field.end]
     return shown[:most].hex(" ") + (" …" if len(shown) > most else "")
+
+
+def _said(field: Field, data: bytes) -> str:
+    """A field for the ear: its bytes only where they have no other meaning."""
+    return f"{field.name}: {field.meaning or _bytes(field, data, 16)}"
 
 
 def _described(field: Field, data: bytes) -> str:

@@ -16,7 +16,7 @@ from pykraft.metadata import delta
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
-from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
+from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest, BrokerHeartbeatRequest
 from pykraft.protocol.messages.records import (
     PartitionRecord,
     RegisterBrokerRecord,
@@ -197,6 +197,74 @@ def test_a_broker_with_many_partitions_is_fenced_in_slices_once() -> None:
     assert {partition.leader for partition in script.image.topics[script.image.topic_ids["t"]].partitions.values()} == {
         2
     }
+
+
+def test_a_fencing_in_several_pieces_pauses_within_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand partitions take ten seconds. The controller heard neither of its quorum nor of any broker."""
+    monkeypatch.setattr("pykraft.controller.controller.MAX_RECORDS_PER_REQUEST", 7)
+    script = sliced(2)
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(6)}))
+    script.create(new_topic("u", assignment={number: [1, 2] for number in range(6)}))
+    script.create(*[new_topic(f"t{number}", assignment={0: [1, 2]}) for number in range(3)])
+    script.live(2, SESSION_MS - 1500)
+    before = script.image.provenance.offset
+    script.now += 2000
+    seen = []
+    while script.controller.poll(script.now) <= script.now:
+        seen.append(script.image.provenance.offset)
+    assert script.image.brokers[1].fenced and script.image.provenance.offset == before + 16
+    assert set(seen) >= {before, before + 7, before + 14}, "a piece is true by itself, and the thread is free between"
+    assert seen.count(before + 7) >= 2
+
+
+def test_a_registration_in_several_pieces_has_the_offset_of_its_record_though_raft_writes_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pykraft.controller.controller.MAX_RECORDS_PER_REQUEST", 2)
+    script = sliced(1)
+    script.bring_up(1, 2, 3)
+    for number in range(5):
+        script.create(new_topic(f"t{number}", assignment={0: [1, 2, 3]}))
+    script.run(SESSION_MS + 1)
+    assert script.partition("t0").eligible_leader_replicas == (3,), "all are fenced, and the last one has everything"
+    before = script.raft.next_append_offset
+    promise = script.controller.answer(registration(3, life=2), script.now)
+    gathered = script.raft.replica.accumulator
+    assert gathered is not None
+    while script.raft.next_append_offset == before:
+        assert script.controller.poll(script.now) <= script.now
+    gathered.next_offset += 1
+    turns(script)
+    assert not promise.kept
+    at = script.raft.next_append_offset - 1
+    assert script.image.brokers[3].epoch == at == script.image.provenance.offset
+    assert script.partition("t0").eligible_leader_replicas == (), "its disk may have lost what was not synced"
+
+
+def test_a_broker_whose_heartbeats_wait_behind_a_large_change_keeps_its_session() -> None:
+    script = sliced()
+    script.bring_up(1, 2)
+    script.live(1, SESSION_MS - 1000)
+    script.heartbeat(2)
+    promise = script.controller.answer(many(), script.now)
+    assert not promise.kept
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=1,
+        broker_epoch=script.image.brokers[1].epoch,
+        current_metadata_offset=script.image.provenance.offset,
+        want_fence=False,
+        want_shut_down=False,
+    )
+    script.now += SESSION_MS - 1000
+    beat = script.controller.answer(heartbeat, script.now)
+    script.now += 2000
+    assert not beat.kept
+    turns(script)
+    script.run()
+    assert beat.value.error is None
+    assert not script.image.brokers[1].fenced, "sessions are looked at when all that waits is done"
+    assert script.image.brokers[2].fenced
 
 
 # --- what a broker holds ----------------------------------------------------------------------------------------------

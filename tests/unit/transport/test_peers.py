@@ -98,12 +98,19 @@ class Story:
         self.told: list[tuple[int, object, int]] = []
         self.sent = 0
 
-    def send(self, request: Any, now: int = 0, timeout_ms: int = TIMEOUT_MS, to: Node = HERE) -> int:
+    def send(
+        self,
+        request: Any,
+        now: int = 0,
+        timeout_ms: int = TIMEOUT_MS,
+        to: Node = HERE,
+        waits_for_connection: bool = True,
+    ) -> int:
         """Send it; the number under which its end will be told."""
         number = self.sent
         self.sent += 1
         tell = lambda result, then: self.told.append((number, result, then))  # noqa: E731
-        self.peers.send(Outbound("main", to, request, tell, timeout_ms), now)
+        self.peers.send(Outbound("main", to, request, tell, timeout_ms, waits_for_connection), now)
         return number
 
     @property
@@ -215,6 +222,31 @@ def test_a_request_during_the_pause_waits_for_its_end_and_then_goes() -> None:
     assert len(story.cables.all) == 1
     story.poll(2000)
     assert len(story.cables.all) == 2
+
+
+def test_a_request_that_does_not_wait_fails_at_once_during_the_pause_and_dials_after_it() -> None:
+    """Who looks for the next leader must not stand before the dead one's port."""
+    story = Story()
+    story.send(METADATA)
+    story.cable.peer.closed(0)
+    waits = story.send(METADATA, 1)
+    does_not = story.send(METADATA, 1, waits_for_connection=False)
+    assert not story.told[1:] and story.peers.has_news
+    story.poll(1)
+    assert story.told[1:] == [(does_not, Failure.DISCONNECTED, 1)] and len(story.cables.all) == 1
+    story.poll(2000)
+    story.connect(2000)
+    assert len(story.cables.all) == 2 and [type(one.message) for one in story.cable.taken()] == [MetadataRequest]
+    story.cable.peer.received(2000)
+    assert [number for number, _, _ in story.told] == [0, does_not, waits]
+    story.cable.peer.closed(3000)
+    again = story.send(METADATA, 9000, waits_for_connection=False)
+    assert len(story.cables.all) == 3, "the pause is over"
+    story.connect(9000)
+    story.cable.taken()
+    story.cable.peer.received(9000)
+    story.poll(9000)
+    assert story.told[-1][0] == again and isinstance(story.told[-1][1], MetadataResponse)
 
 
 def test_who_does_not_answer_in_time_is_given_up_with_all_behind_it() -> None:

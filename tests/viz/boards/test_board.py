@@ -93,7 +93,7 @@ def test_a_board_shows_metrics_only_if_it_is_told_to() -> None:
 
 def test_a_board_of_a_simulated_cluster_shows_metrics_too() -> None:
     simulation = Simulation(1)
-    simulation.run()
+    simulation.at(1_500)
     figure = board(simulation, metrics=True)
     assert list(complaints(figure)) == []
     answered = [int(found.replace(",", "")) for found in re.findall(r"([\d,]+) requests answered", figure.text)]

@@ -9,8 +9,9 @@ import pytest
 
 from pykraft.viz import Figure, bars, heat_map, timeline
 from pykraft.viz.drawing import palette
+from pykraft.viz.drawing.alternative import HTML, SVG, as_image
 from pykraft.viz.drawing.charts import amount
-from pykraft.viz.drawing.figure import PLOTLY, SVG, TEXT
+from pykraft.viz.drawing.figure import PLOTLY, TEXT
 from tests.viz.reading import complaints, elements, texts
 
 
@@ -159,16 +160,16 @@ def test_seconds_below_a_timeline_are_as_many_as_can_be_read() -> None:
 def test_a_page_gets_the_picture_and_a_terminal_the_same_facts() -> None:
     figure = a_bar_chart()
     bundle = figure._repr_mimebundle_()
-    assert bundle == {SVG: figure.svg, TEXT: figure.text}
+    assert bundle == {HTML: as_image(figure.svg), SVG: figure.svg, TEXT: figure.text}
     assert figure._repr_mimebundle_(include={TEXT}) == {TEXT: figure.text}
-    assert figure._repr_mimebundle_(exclude={TEXT}) == {SVG: figure.svg}
+    assert figure._repr_mimebundle_(exclude={TEXT, HTML}) == {SVG: figure.svg}
     assert repr(figure) == str(figure) == figure.text
 
 
 @pytest.mark.parametrize("draw", [a_bar_chart, a_heat_map, a_timeline])
 def test_an_interactive_chart_still_brings_its_picture_and_its_text(draw: Any) -> None:
     bundle = draw().interactive()._repr_mimebundle_()
-    assert set(bundle) == {SVG, TEXT, PLOTLY}
+    assert set(bundle) == {HTML, SVG, TEXT, PLOTLY}
     data = bundle[PLOTLY]["data"][0]
     assert len(data["x"]) > 0
     assert len(str(bundle[PLOTLY])) < 4000  # without plotly's template, which is 7 kB in each figure

@@ -129,7 +129,7 @@ def test_without_a_page_the_story_shows_a_picture(story: Story, monkeypatch: pyt
     monkeypatch.setenv(HEADLESS, "1")
     story.at(900)
     bundle = story._repr_mimebundle_()
-    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    assert set(bundle) == {"text/html", "image/svg+xml", "text/plain"}
     assert "step 900 of" in bundle["text/plain"]
 
 
