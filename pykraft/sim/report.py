@@ -6,7 +6,7 @@ brought about, and has a digest of everything that was reported: equal runs have
 
 from dataclasses import dataclass
 
-from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.laws.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pykraft.sim.trouble.recreations import (
     draw_recreations,
     recreation_properties,
 )
+from pykraft.sim.trouble.voter_changes import VoterKnobs, with_voter_changes
 
 LINGER = "group.coordinator.append.linger.ms"
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
@@ -181,6 +182,8 @@ class Knobs:
     """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
     elections: ElectionKnobs | None = None
     recreations: RecreationKnobs | None = None
+    voters: VoterKnobs | None = None
+    """None where no voter comes or goes."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -189,7 +192,7 @@ class Knobs:
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    knobs = _draw(seed)
+    knobs = with_voter_changes(seed, _draw(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
 
