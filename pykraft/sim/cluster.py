@@ -47,6 +47,7 @@ from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
@@ -194,16 +195,7 @@ class SimulatedCluster:
             self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
         if knobs.voters is not None:
-            self.watcher.voters = VoterLaws()
-            ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + knobs.controllers)
-            controllers = ",".join(f"node-{node_id}:{CONTROLLER_PORT}" for node_id in ids)
-            for number in range(knobs.voters.administrators):
-                name = f"voter-changer-{number}"
-                changer = VoterChanger(
-                    controllers, knobs.voters, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name)
-                )
-                self._changers.append(changer)
-                self._add_client(name, changer)
+            self._make_changers(knobs.voters)
         if knobs.recreations is not None:
             self._recreation = RecreationWorkload(
                 knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self.network, self._dice
@@ -233,6 +225,16 @@ class SimulatedCluster:
             self._groups.append(self._make_group(group, servers))
         if knobs.transactions is not None:
             self._make_bank(knobs.transactions, topic, servers)
+
+    def _make_changers(self, knobs: VoterKnobs) -> None:
+        self.watcher.voters = VoterLaws()
+        ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.knobs.controllers)
+        controllers = ",".join(f"node-{node_id}:{CONTROLLER_PORT}" for node_id in ids)
+        for number in range(knobs.administrators):
+            name = f"voter-changer-{number}"
+            changer = VoterChanger(controllers, knobs, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name))
+            self._changers.append(changer)
+            self._add_client(name, changer)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
         self.watcher.transaction_version = knobs.version

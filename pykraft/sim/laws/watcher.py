@@ -371,12 +371,12 @@ class Watcher:
         sets = [history.latest.ids]
         if history.latest_offset >= high_watermark:  # perhaps appended after this was committed, in the same step
             sets.append(history.before(history.latest_offset).ids)
-        holders = [voter for voter in {*sets[0], *sets[-1]} if self._holds_committed(self._nodes[voter])]
+        holders = [voter for voter in sorted({*sets[0], *sets[-1]}) if self._holds_committed(self._nodes[voter])]
         voters = sets[0]
         require(
             any(2 * len([voter for voter in each if voter in holders]) > len(each) for each in sets),
             f"node {node.config.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
-            f"{len(voters)} voters {sorted(holders)} have it on their disks",
+            f"{len(voters)} voters {holders} have it on their disks",
         )
 
     def _holds_committed(self, machine: SimulatedNode) -> bool:

@@ -18,7 +18,7 @@ from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoi
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.workloads.workload import admin_core
 
-_PATIENCE_MS = 2_000
+_PATIENCE_MS = 300
 _ADDS = 0.6
 _AT_ONCE = 2
 """So many voters are removed at once."""
