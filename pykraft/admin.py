@@ -86,7 +86,8 @@ from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.settings import AdminSettings
 from pykraft.common.core import Poll, Promise, merge
 from pykraft.common.errors import KafkaError
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import Endpoint, TopicPartition, Uuid
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
 
 K = TypeVar("K", str, TopicPartition)
@@ -456,12 +457,53 @@ class Admin(ClosesOnExit):
         """The leader of the metadata quorum, its epoch, and how far each voter and observer is."""
         return self._ask(self._core.ask.describe_quorum)
 
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid | str,
+        endpoints: Mapping[str, Endpoint | str],
+        cluster_id: str | None = None,
+    ) -> None:
+        """Make a controller that is an observer a voter (KIP-853). `directory_id` is that of its metadata directory;
+        `endpoints` says for each of its controller listeners where it is reached, as ``{"CONTROLLER": "host:9093"}``.
+        With a `cluster_id` another cluster refuses. KafkaError: DUPLICATE_VOTER, or REQUEST_TIMED_OUT if another change
+        is under way, the controller has not caught up, or a majority did not take part in time."""
+        request = AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=self._request_timeout_ms,
+            voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
+            voter_directory_id=_uuid(directory_id),
+            listeners=[
+                ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+                for name, endpoint in ((name, _endpoint(given)) for name, given in sorted(endpoints.items()))
+            ],
+        )
+        self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
+
+    def remove_raft_voter(self, voter_id: int, directory_id: Uuid | str, cluster_id: str | None = None) -> None:
+        """Take a voter out of the quorum. It follows as an observer then. If it leads, it resigns. KafkaError:
+        VOTER_NOT_FOUND, also for the last voter; REQUEST_TIMED_OUT as in `add_raft_voter`."""
+        request = RemoveRaftVoterRequest(
+            cluster_id=cluster_id,
+            voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
+            voter_directory_id=_uuid(directory_id),
+        )
+        self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
+
     def _ask(self, question: Callable[[int], Promise[T | KafkaError]]) -> T:
         return self._thread.ask(lambda now: question(now + self._timeout_ms))
 
     def close(self) -> None:
         """Stop."""
         self._thread.close()
+
+
+def _uuid(given: Uuid | str) -> Uuid:
+    return given if isinstance(given, Uuid) else Uuid.parse(given)
+
+
+def _endpoint(given: Endpoint | str) -> Endpoint:
+    return given if isinstance(given, Endpoint) else Endpoint.parse(given)
 
 
 def _without_errors(found: dict[K, T | KafkaError]) -> dict[K, T]:

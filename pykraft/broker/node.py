@@ -217,6 +217,7 @@ class Node:
             random=self._random,
             clock=self._clock,
             trace=self._trace,
+            can_become_voter=config.is_controller,
         )
         return RaftClient(replica, self.dispatcher.time_slice)
 

@@ -54,7 +54,7 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -63,6 +63,7 @@ from pykraft.protocol.schema import Request
 
 ADMIN_CHANNEL = "admin"
 _ASKED_OF_CONTROLLERS = (
+    AddRaftVoterRequest,
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
     CreateAclsRequest,
@@ -73,6 +74,7 @@ _ASKED_OF_CONTROLLERS = (
     DescribeQuorumRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
+    RemoveRaftVoterRequest,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )

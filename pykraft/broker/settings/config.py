@@ -24,7 +24,7 @@ from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.api import ListenerKind
-from pykraft.raft.config import RAFT_KEYS
+from pykraft.raft.config import AUTO_JOIN, RAFT_KEYS
 
 PROCESS_ROLES = names(
     "process.roles",
@@ -336,6 +336,11 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
     if "controller" in roles:
         _check_controller(values, by_name, controller_listener, voters)
+    elif values[AUTO_JOIN]:
+        raise ConfigError(
+            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
+            "process.roles the role 'controller'"
+        )
     else:
         _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
     inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""

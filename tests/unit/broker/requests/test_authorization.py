@@ -57,10 +57,12 @@ from pykraft.protocol.messages.groups import (
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoteRequest,
 )
@@ -171,6 +173,8 @@ def find(kind: int, *keys: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
 
 
+ADD_VOTER = AddRaftVoterRequest(timeout_ms=1, voter_id=9, voter_directory_id=Uuid(bytes(16)), listeners=[])
+REMOVE_VOTER = RemoveRaftVoterRequest(voter_id=9, voter_directory_id=Uuid(bytes(16)))
 UPDATE_VOTER = UpdateRaftVoterRequest(
     voter_id=1,
     voter_directory_id=Uuid(bytes(16)),
@@ -625,6 +629,8 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
+        Row("a new voter", kind, lambda _: ADD_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
+        Row("a voter that goes", kind, lambda _: REMOVE_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
     ]
 
 
