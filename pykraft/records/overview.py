@@ -9,8 +9,10 @@ inner loop of producing. There are two ways through it:
 * `walk.go_over` reads *regular* records, written as Kafka's clients write them. It is compiled, if it can be, and then
   a hundred times as fast. It stops at the first record that is not regular, or is cut, and the reader takes that one.
 
-The fields of a record must fill it. Up to 4.2, Kafka does not compare the two where a compressed batch is appended
-unchanged, and every consumer fails at a record whose length leads nowhere; 4.4 refuses it.
+Kafka has two ways, too, and they differ in what they refuse. If a compressed batch is to be appended unchanged, Kafka
+does not compare the length of a record with its fields (`is_strict` is False). So it appends a batch whose lengths lead
+nowhere, and every consumer fails at it. In all other batches the fields must fill the record. (Kafka 4.4 refuses a
+negative length everywhere.)
 
 A few kilobytes can hold a hundred million headers, so a stream with more than MAX_HEADERS is refused. Kafka has no such
 bound.
@@ -77,7 +79,7 @@ class RecordFacts(NamedTuple):
     has_key: bool
 
 
-def overview(chunks: Iterable[Chunk], count: int, *, is_stream: bool = True) -> Steps[Overview]:
+def overview(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Steps[Overview]:
     """Go over the `count` records in a batch's uncompressed data, which come in chunks; `is_stream` says whether they
     are decompressed as they come. Pauses after every few thousand records.
 
@@ -91,7 +93,7 @@ def overview(chunks: Iterable[Chunk], count: int, *, is_stream: bool = True) -> 
         raise _too_many_headers()
     if number == count and position == len(chunk) and not is_stream:
         return found
-    reader = RecordReader(coming, chunk, position, is_stream=is_stream)
+    reader = RecordReader(coming, chunk, position, is_strict=is_strict, is_stream=is_stream)
     others = pause = next_try = 0
     while number < count:
         facts = reader.read(number, count)
@@ -115,16 +117,21 @@ def overview(chunks: Iterable[Chunk], count: int, *, is_stream: bool = True) -> 
     return found
 
 
-def look_over(chunks: Iterable[Chunk], count: int, *, is_stream: bool = True) -> Overview:
+def look_over(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True) -> Overview:
     """The same at once."""
-    return finish(overview(chunks, count, is_stream=is_stream))
+    return finish(overview(chunks, count, is_strict=is_strict, is_stream=is_stream))
 
 
 def record_facts(
-    chunks: Iterable[Chunk], count: int, *, is_stream: bool = True, longest_bytes: int = LONGEST_RECORD_BYTES
+    chunks: Iterable[Chunk],
+    count: int,
+    *,
+    is_strict: bool = True,
+    is_stream: bool = True,
+    longest_bytes: int = LONGEST_RECORD_BYTES,
 ) -> Iterator[RecordFacts]:
     """The same records one by one. One of more than `longest_bytes` is INVALID_RECORD."""
-    reader = RecordReader(iter(chunks), b"", 0, is_stream=is_stream, longest_bytes=longest_bytes)
+    reader = RecordReader(iter(chunks), b"", 0, is_strict=is_strict, is_stream=is_stream, longest_bytes=longest_bytes)
     for number in range(count):
         yield reader.read(number, count)
     reader.check_end(count)
@@ -145,7 +152,16 @@ def _too_many_headers() -> KafkaError:
 class RecordReader:
     """Reads the records of a batch, one after the other. Of a stream it holds one chunk at a time."""
 
-    __slots__ = ("_chunks", "_is_stream", "_longest_bytes", "_passed_bytes", "chunk", "headers", "position")
+    __slots__ = (
+        "_chunks",
+        "_is_stream",
+        "_is_strict",
+        "_longest_bytes",
+        "_passed_bytes",
+        "chunk",
+        "headers",
+        "position",
+    )
 
     def __init__(
         self,
@@ -153,12 +169,14 @@ class RecordReader:
         chunk: Chunk,
         position: int,
         *,
+        is_strict: bool,
         is_stream: bool,
         longest_bytes: int = LONGEST_RECORD_BYTES,
     ) -> None:
         self._chunks = chunks
-        self._is_stream = is_stream
         self._longest_bytes = longest_bytes
+        self._is_strict = is_strict
+        self._is_stream = is_stream
         self._passed_bytes = 0
         """How long the chunks before this one were."""
         self.chunk = chunk
@@ -183,7 +201,7 @@ class RecordReader:
             begun = f"the batch announces {count} records, {number + 1} begin in it"
             raise invalid_record(f"record {number} cannot be read: {error.detail}; {begun}") from error
         size = self._passed_bytes + self.position - begin
-        if size != length:
+        if self._is_strict and size != length:
             raise invalid_record(f"record {number} has a length of {length}, but its fields take {size} bytes")
         return RecordFacts(offset_delta, timestamp_delta, key_length >= 0)
 
@@ -206,7 +224,7 @@ class RecordReader:
             # The one fault that Kafka's validator does not expect where nothing is compressed.
             code = ErrorCode.INVALID_RECORD if self._is_stream else ErrorCode.UNKNOWN_SERVER_ERROR
             raise KafkaError(code, f"the length of record {number}: {error.detail}") from error
-        if length < _SHORTEST:
+        if length < (_SHORTEST if self._is_strict else 0):
             raise invalid_record(f"record {number} claims a length of {length}")
         if length > self._longest_bytes:
             raise invalid_record(f"record {number} has {length} bytes, {self._longest_bytes} are allowed")

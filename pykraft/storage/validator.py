@@ -149,16 +149,19 @@ def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: Unpa
     _check_header(batch, rules)
     is_compressed = bool(batch.attributes & CODEC_MASK)
     is_packed_again = rules.codec is not None and rules.codec != batch.attributes & CODEC_MASK
+    is_strict = is_packed_again or not is_compressed
     if is_compressed:
         chunks = yield from _measured(batch, budget)
     else:
         chunks = (batch.buffer[HEADER_BYTES:],)
         budget.turn_bytes += batch.size - HEADER_BYTES
-    found = yield from overview(chunks, batch.count, is_stream=is_compressed)
+    found = yield from overview(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
     longest_bytes = rules.max_decompressed_bytes if is_compressed else LONGEST_RECORD_BYTES
     if longest_bytes < MAX_BATCH_BYTES or _may_be_wrong(found, batch, rules, now_ms):
         yield from budget.pause_if_due()
-        facts = record_facts(_chunks(batch), batch.count, is_stream=is_compressed, longest_bytes=longest_bytes)
+        facts = record_facts(
+            _chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed, longest_bytes=longest_bytes
+        )
         max_timestamp = yield from _check_one_by_one(facts, batch, rules, now_ms)
     else:
         max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
 from pykraft.common.errors import ErrorCode
 from pykraft.protocol.api import ListenerKind, apis, served
 from pykraft.protocol.header import RequestHeader, encode_request, request_header_version, with_size
@@ -113,6 +115,7 @@ def test_software_has_a_name(talk: Dialogue) -> None:
             talk.write(f"  error {message.error_code}, {min(len(message.api_keys), 2)} keys or more")
 
 
+@pytest.mark.newest
 def test_a_client_may_say_which_node_it_means(talk: Dialogue) -> None:
     with Connection(talk.server.address(1)) as connection:
         cluster_id = connection.ask(DescribeClusterRequest(), 2).cluster_id
@@ -136,6 +139,7 @@ def test_a_client_may_say_which_node_it_means(talk: Dialogue) -> None:
     served_still(talk)
 
 
+@pytest.mark.newest
 def test_the_ranges_are_kafkas(talk: Dialogue) -> None:
     """Of the keys that pykraft serves; it has not all of Kafka's."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, FindCoordinatorRequest
@@ -258,6 +260,7 @@ def fetched(talk: Dialogue, node: int, group: str, topic: str) -> Any:
     return ErrorCode.of(part.error_code).name if part.error_code else part.committed_offset
 
 
+@pytest.mark.newest
 def test_offsets_of_a_transaction(talk: Dialogue) -> None:
     topic_id = talk.topic("txn-offsets")
     group = "txn-group"
@@ -285,6 +288,7 @@ def answer_that_is_stable(talk: Dialogue, node: int, group: str) -> None:
     talk.until(node, committed(group, "txn-offsets", True), 9, is_stable)
 
 
+@pytest.mark.newest
 def test_offsets_that_are_refused(talk: Dialogue) -> None:
     topic_id = talk.topic("txn-bad-offsets")
     node = coordinator(talk, GROUP_COORDINATOR, "txn-bad")

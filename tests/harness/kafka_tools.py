@@ -56,18 +56,19 @@ class Told(NamedTuple):
     complaints: str
 
 
-def run_tool(main: str, calls: Sequence[Sequence[str]]) -> list[Told]:
-    """Call the tool with each of these arguments; what each call printed. No argument may have a tab in it."""
-    return run_tools([(main, call) for call in calls])
+def run_tool(main: str, calls: Sequence[Sequence[str]], version: str = VERSION) -> list[Told]:
+    """Call the tool of this release with each of these arguments; what each call printed. No argument may have a tab in
+    it."""
+    return run_tools([(main, call) for call in calls], version)
 
 
-def run_tools(calls: Sequence[tuple[str, Sequence[str]]]) -> list[Told]:
+def run_tools(calls: Sequence[tuple[str, Sequence[str]]], version: str = VERSION) -> list[Told]:
     """The same with the class of a tool in each call."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "Calls.java"
         source.write_text(SOURCE)
         done = subprocess.run(
-            java_command(VERSION, str(source)),
+            java_command(version, str(source)),
             check=False,
             input="".join("\t".join([main, *call]) + "\n" for main, call in calls),
             capture_output=True,

@@ -115,7 +115,7 @@ def with_key() -> bytes:
 def judge(batch: RecordBatch, sent: RecordBatch) -> None:
     """It decodes as a whole, and its header tells the truth of its records."""
     data = decompress(batch.compression, batch.buffer[HEADER_BYTES:])
-    facts = list(record_facts([data], batch.count))
+    facts = list(record_facts([data], batch.count, is_strict=False))
     if batch.compression:
         assert [each.offset_delta for each in facts] == list(range(batch.count))
     if not batch.uses_log_append_time:
@@ -123,12 +123,20 @@ def judge(batch: RecordBatch, sent: RecordBatch) -> None:
         if sent.uses_log_append_time:  # Kafka clears the mark, and believes the time that came with it
             stamps = [sent.max_timestamp]
         assert batch.max_timestamp == max(NO_TIMESTAMP, *stamps)
-    assert len(list(decode_records(data, batch.count, 0, batch.base_timestamp))) == batch.count
+    if not batch.compression or batch.compression is not sent.compression:
+        assert len(list(decode_records(data, batch.count, 0, batch.base_timestamp))) == batch.count
+    # In a compressed batch that stayed as it was, Kafka does not compare a record's length with its fields.
 
 
 # --- the two ways to go over records ----------------------------------------------------------------------------------
 
-WAYS = st.sampled_from([{"is_stream": False}, {"is_stream": True}])
+WAYS = st.sampled_from(
+    [
+        {"is_strict": True, "is_stream": False},
+        {"is_strict": True, "is_stream": True},
+        {"is_strict": False, "is_stream": True},
+    ]
+)
 
 
 @given(ROWS, PATCHES, st.integers(-1, 1), WAYS, st.integers(1, 200))

@@ -1,6 +1,7 @@
 """Going over records without decoding them: what is refused as Apache Kafka 4.4 refuses it, and what is found.
 
-`PLAIN` is how a leader reads a batch that is not compressed, `UNPACKED` a compressed one.
+`IN_PLACE` is how a leader reads a compressed batch that stays as it is, `PLAIN` one that is not compressed, `UNPACKED`
+a compressed one that is to be packed again.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from pykraft.records.varint import encode_varint
 
 INVALID, UNKNOWN, ACCEPTED = ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE
 
-PLAIN = {"is_stream": False}
-UNPACKED = {"is_stream": True}
+PLAIN = {"is_strict": True, "is_stream": False}
+IN_PLACE = {"is_strict": False, "is_stream": True}
+UNPACKED = {"is_strict": True, "is_stream": True}
 
 ZERO, NULL = b"\x00", b"\x01"
 ENDLESS = b"\xff" * 11
@@ -60,71 +62,71 @@ def verdict(data: bytes, count: int = 1, size: int = 1 << 20, **way: bool) -> Er
 
 
 @pytest.mark.parametrize(
-    ("data", "plain", "unpacked"),
+    ("data", "plain", "in_place", "unpacked"),
     [
-        (record(), ACCEPTED, ACCEPTED),
-        (b"", INVALID, INVALID),
-        # the record's length
-        (record(length=encode_varint(9)), INVALID, INVALID),
-        (record(length=encode_varint(11)), INVALID, INVALID),
-        (record(length=encode_varint(0)), INVALID, INVALID),
-        (record(length=encode_varint(-1)), INVALID, INVALID),
-        (record(length=encode_varint(-50)), INVALID, INVALID),
-        (record(length=b"\xff" * 5), UNKNOWN, INVALID),
-        (record(length=b"\xff" * 6), UNKNOWN, INVALID),
-        (b"\xff" * 4, INVALID, INVALID),
-        (record(length=b"\x94\x80\x80\x80\x00"), ACCEPTED, ACCEPTED),
-        (record(length=b"\x94\x80\x80\x80\x70"), ACCEPTED, ACCEPTED),
+        (record(), ACCEPTED, ACCEPTED, ACCEPTED),
+        (b"", INVALID, INVALID, INVALID),
+        # the record's length: Kafka does not compare it with the fields of a batch that it keeps compressed
+        (record(length=encode_varint(9)), INVALID, ACCEPTED, INVALID),
+        (record(length=encode_varint(11)), INVALID, ACCEPTED, INVALID),
+        (record(length=encode_varint(0)), INVALID, ACCEPTED, INVALID),
+        (record(length=encode_varint(-1)), INVALID, INVALID, INVALID),
+        (record(length=encode_varint(-50)), INVALID, INVALID, INVALID),
+        (record(length=b"\xff" * 5), UNKNOWN, INVALID, INVALID),
+        (record(length=b"\xff" * 6), UNKNOWN, INVALID, INVALID),
+        (b"\xff" * 4, INVALID, INVALID, INVALID),
+        (record(length=b"\x94\x80\x80\x80\x00"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(length=b"\x94\x80\x80\x80\x70"), ACCEPTED, ACCEPTED, ACCEPTED),
         # key and value
-        (record(key=b"\x7ekey"), INVALID, INVALID),
-        (record(key=NULL), ACCEPTED, ACCEPTED),
-        (record(key=b"\x03"), ACCEPTED, ACCEPTED),
-        (record(key=encode_varint((1 << 31) - 1)), INVALID, INVALID),
-        (record(key=b"\x86\x80\x80\x80\x70key"), ACCEPTED, ACCEPTED),
-        (record(key=ENDLESS), INVALID, INVALID),
-        (record(value=b"\x7ev"), INVALID, INVALID),
-        (record(value=b"\x04v"), INVALID, INVALID),
-        (record(value=NULL), ACCEPTED, ACCEPTED),
-        (record(value=b"\x03"), ACCEPTED, ACCEPTED),
-        (record(value=ENDLESS), INVALID, INVALID),
+        (record(key=b"\x7ekey"), INVALID, INVALID, INVALID),
+        (record(key=NULL), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(key=b"\x03"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(key=encode_varint((1 << 31) - 1)), INVALID, INVALID, INVALID),
+        (record(key=b"\x86\x80\x80\x80\x70key"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(key=ENDLESS), INVALID, INVALID, INVALID),
+        (record(value=b"\x7ev"), INVALID, INVALID, INVALID),
+        (record(value=b"\x04v"), INVALID, INVALID, INVALID),
+        (record(value=NULL), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(value=b"\x03"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(value=ENDLESS), INVALID, INVALID, INVALID),
         # headers
-        (record(headers=NULL), INVALID, INVALID),
-        (record(headers=b"\x02"), INVALID, INVALID),
-        (record(headers=b"\x7e"), INVALID, INVALID),
-        (record(headers=encode_varint(1 << 30)), INVALID, INVALID),
-        (record(headers=ENDLESS), INVALID, INVALID),
-        (record(headers=b"\x02\x02k\x02v"), ACCEPTED, ACCEPTED),
-        (record(headers=b"\x02\x02k\x01"), ACCEPTED, ACCEPTED),
-        (record(headers=b"\x02\x02k\x03"), ACCEPTED, ACCEPTED),
-        (record(headers=b"\x02\x00\x01"), ACCEPTED, ACCEPTED),
-        (record(headers=b"\x02\x02\xff\x01"), ACCEPTED, ACCEPTED),
-        (record(headers=b"\x02\x01\x01"), INVALID, INVALID),
-        (record(headers=b"\x02\x03\x01"), INVALID, INVALID),
-        (record(headers=b"\x02\x20k\x01"), INVALID, INVALID),
-        (record(headers=b"\x02\x02k\x20v"), INVALID, INVALID),
-        (record(headers=b"\x02\x02k\x20v", length=encode_varint(29)), INVALID, INVALID),
-        (record(headers=b"\x04\x02k\x01"), INVALID, INVALID),
+        (record(headers=NULL), INVALID, INVALID, INVALID),
+        (record(headers=b"\x02"), INVALID, INVALID, INVALID),
+        (record(headers=b"\x7e"), INVALID, INVALID, INVALID),
+        (record(headers=encode_varint(1 << 30)), INVALID, INVALID, INVALID),
+        (record(headers=ENDLESS), INVALID, INVALID, INVALID),
+        (record(headers=b"\x02\x02k\x02v"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(headers=b"\x02\x02k\x01"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(headers=b"\x02\x02k\x03"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(headers=b"\x02\x00\x01"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(headers=b"\x02\x02\xff\x01"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(headers=b"\x02\x01\x01"), INVALID, INVALID, INVALID),
+        (record(headers=b"\x02\x03\x01"), INVALID, INVALID, INVALID),
+        (record(headers=b"\x02\x20k\x01"), INVALID, INVALID, INVALID),
+        (record(headers=b"\x02\x02k\x20v"), INVALID, INVALID, INVALID),
+        (record(headers=b"\x04\x02k\x01"), INVALID, INVALID, INVALID),
         # the other fields
-        (record(attributes=b"\xff"), ACCEPTED, ACCEPTED),
-        (record(timestamp=ENDLESS), INVALID, INVALID),
-        (record(timestamp=b"\x80" * 9 + b"\x7e"), ACCEPTED, ACCEPTED),
-        (record(offset=ENDLESS), INVALID, INVALID),
-        (record(offset=b"\x80\x80\x80\x80\x70"), ACCEPTED, ACCEPTED),
-        (record(offset=b"\x0a"), ACCEPTED, ACCEPTED),
+        (record(attributes=b"\xff"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(timestamp=ENDLESS), INVALID, INVALID, INVALID),
+        (record(timestamp=b"\x80" * 9 + b"\x7e"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(offset=ENDLESS), INVALID, INVALID, INVALID),
+        (record(offset=b"\x80\x80\x80\x80\x70"), ACCEPTED, ACCEPTED, ACCEPTED),
+        (record(offset=b"\x0a"), ACCEPTED, ACCEPTED, ACCEPTED),
         # what is missing, or too much
-        (record()[:7], INVALID, INVALID),
-        (record()[:3] + b"\x80", INVALID, INVALID),
-        (record()[:1], INVALID, INVALID),
-        (record(more=b"\x00"), INVALID, INVALID),
-        (record() + b"\x00", INVALID, INVALID),
-        (record() + b"rubbish", INVALID, INVALID),
+        (record()[:7], INVALID, INVALID, INVALID),
+        (record()[:3] + b"\x80", INVALID, INVALID, INVALID),
+        (record()[:1], INVALID, INVALID, INVALID),
+        (record(more=b"\x00"), INVALID, INVALID, INVALID),
+        (record() + b"\x00", INVALID, INVALID, INVALID),
+        (record() + b"rubbish", INVALID, INVALID, INVALID),
     ],
 )
 def test_fields_that_do_not_fit_are_answered_as_apache_kafka_answers_them(
-    data: bytes, plain: ErrorCode, unpacked: ErrorCode
+    data: bytes, plain: ErrorCode, in_place: ErrorCode, unpacked: ErrorCode
 ) -> None:
     assert verdict(data, **PLAIN) is plain
     for size in (1, 2, 3, 7, 100):
+        assert verdict(data, size=size, **IN_PLACE) is in_place
         assert verdict(data, size=size, **UNPACKED) is unpacked
     # The same as the second of three records.
     three = record() + data + record()
@@ -167,7 +169,7 @@ def encoded(*fields: tuple[Any, ...]) -> bytes:
     ],
 )
 def test_an_overview_tells_what_all_records_say_together(data: bytes, count: int, found: Overview) -> None:
-    for way in (PLAIN, UNPACKED):
+    for way in (PLAIN, IN_PLACE, UNPACKED):
         assert look_over([data], count, **way) == found
 
 
@@ -217,7 +219,7 @@ def test_regular_records_and_others_may_take_turns(every: int) -> None:
         return record(attributes=attributes, timestamp=encode_varint(number), offset=encode_varint(number), key=key)
 
     data = b"".join(map(one, range(3000)))
-    for way in (PLAIN, UNPACKED):
+    for way in (PLAIN, IN_PLACE, UNPACKED):
         for size in (50, 1 << 20):
             found = look_over(pieces(data, size), 3000, **way)
             assert found == Overview(0, 2999, without_key=600, is_regular=False)
@@ -275,7 +277,8 @@ def test_a_stream_of_too_many_headers_is_refused(per_record: int, monkeypatch: p
     records = [(number, 0, b"k", None, [("", None)] * per_record) for number in range(1000 // per_record)]
     data = encoded(*records)
     for size in (100, 1 << 20):
-        assert look_over(pieces(data, size), len(records), **UNPACKED).headers == 1000
-        more = data + encoded((len(records), 0, b"k", None, [("", None)]))
-        assert verdict(more, len(records) + 1, size=size, **UNPACKED) is ErrorCode.MESSAGE_TOO_LARGE
+        for way in (IN_PLACE, UNPACKED):
+            assert look_over(pieces(data, size), len(records), **way).headers == 1000
+            more = data + encoded((len(records), 0, b"k", None, [("", None)]))
+            assert verdict(more, len(records) + 1, size=size, **way) is ErrorCode.MESSAGE_TOO_LARGE
     assert look_over([more], len(records) + 1, **PLAIN).headers == 1001, "its own size bounds a batch as it is"
