@@ -22,12 +22,23 @@ LIMIT_S = 120
 SOURCE = """
 import java.io.*;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
 
 public class Calls {
+    static Class<?> exit() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {  // since 4.4
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
-        Exit.setExitProcedure((status, message) -> { throw new RuntimeException("exit"); });
+        var procedure = Class.forName(exit().getName() + "$Procedure");
+        var stays = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure},
+            (proxy, method, of) -> { throw new RuntimeException("exit"); });
+        exit().getMethod("setExitProcedure", procedure).invoke(null, stays);
         var calls = new BufferedReader(new InputStreamReader(System.in));
         var out = System.out;
         for (String call; (call = calls.readLine()) != null; ) {

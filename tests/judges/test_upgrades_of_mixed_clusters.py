@@ -202,8 +202,8 @@ def numbers(servers: str, count: int) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in partitions]
 
         def read_on() -> bool:
-            for record in consumer.poll(200):
-                found[record.partition].append(int(record.value or b""))
+            for partition, records in consumer.poll(200).items():
+                found[partition.partition] += [int(record.value or b"") for record in records]
             return sum(map(len, found)) >= count
 
         wait_until(read_on, f"{count} records are read", 60)
