@@ -88,9 +88,13 @@ def test_both_print_the_same(version: str, cluster: Cluster | ApacheKafka, capsy
     )
     assert (lines(described.out), up.out) == (lines(theirs[0].out), theirs[2].out)
     for call, told in zip(calls, theirs, strict=True):
-        code = main(["features", *call])
+        newest = ["--release-version", "4.4-IV2"] if version == NEWEST and call[-1] == "version-mapping" else []
+        code = main(["features", *call, *newest])  # without a release both tools show the levels of their own
         printed, complaint = capsys.readouterr()
-        assert lines(printed) == lines(told.out), call
+        if version == NEWEST:
+            assert words(printed) == words(told.out), call
+        else:
+            assert lines(printed) == lines(told.out), call
         assert bool(code) == bool(told.complaints.strip()), (call, complaint, told.complaints)
         if "operation(s) failed" in told.complaints:
             assert complaint == f"pykraft: {told.complaints}", call
@@ -102,6 +106,11 @@ def controller_address(cluster: Cluster | ApacheKafka) -> str:
     else:
         text = parse_properties((cluster.folder(1) / "server.properties").read_text())["listeners"]
     return dict(listener.split("://") for listener in text.split(","))["CONTROLLER"]
+
+
+def words(printed: str) -> list[list[str]]:
+    """The same, line by line: since 4.4 the tool has columns where it had tabs."""
+    return [line.split() for line in lines(printed)]
 
 
 def lines(printed: str) -> list[str]:
