@@ -36,7 +36,7 @@ def _asks(item: pytest.Item, server: str) -> bool:
     return isinstance(item, pytest.Function) and item.callspec.params.get("server") == server
 
 
-@pytest.fixture(scope="session", params=["pykraft", apache_kafka.NEWEST, apache_kafka.VERSION])
+@pytest.fixture(scope="session", params=dict.fromkeys(["pykraft", apache_kafka.NEWEST, apache_kafka.VERSION]))
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """Three nodes; a test that kills one brings it back."""
     if request.param != "pykraft" and (reason := apache_kafka.available(request.param)):

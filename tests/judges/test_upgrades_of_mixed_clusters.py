@@ -30,7 +30,7 @@ from tests.harness.asking import PATIENT
 from tests.harness.waiting import wait_until
 from tests.interop.test_java_snapshots import LOWERED
 
-pytestmark = [pytest.mark.limit(600), pytest.mark.long]
+pytestmark = pytest.mark.limit(600)
 
 OURS, THEIRS = 1, (2, 3)
 NODES = (OURS, *THEIRS)
