@@ -436,6 +436,12 @@ class Admin(ClosesOnExit):
         number = whole_number("a broker's id", broker_id, LARGEST_INT32)
         self._ask(lambda deadline: self._core.ask.unregister_broker(number, deadline))
 
+    def unregister_controller(self, controller_id: int) -> None:
+        """Forget a controller that will not come back: it keeps no feature down any more. Whether it is a voter does
+        not change. KafkaError: CONTROLLER_ID_NOT_REGISTERED."""
+        number = whole_number("a controller's id", controller_id, LARGEST_INT32)
+        self._ask(lambda deadline: self._core.ask.unregister_controller(number, deadline))
+
     def describe_api_versions(self, brokers: Iterable[int]) -> Answers[int, ApiVersions]:
         """Which APIs each of these brokers serves, in which versions; the error in their place if it does not say."""
         wanted = list(brokers)

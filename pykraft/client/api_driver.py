@@ -45,7 +45,7 @@ from pykraft.common.settings.config import Config
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node
 from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.cluster import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
@@ -76,6 +76,7 @@ _ASKED_OF_CONTROLLERS = (
     ListPartitionReassignmentsRequest,
     RemoveRaftVoterRequest,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeaturesRequest,
 )
 """Others, such as CreateTopics, a controller serves as well, but for brokers that forward them."""

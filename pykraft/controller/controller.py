@@ -44,7 +44,7 @@ from pykraft.controller.acls import AclControl
 from pykraft.controller.change_queue import ChangeQueue
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
-from pykraft.controller.controller_control import register_controller
+from pykraft.controller.controller_control import register_controller, unregister_controller
 from pykraft.controller.directories import DirectoryControl
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
@@ -66,6 +66,7 @@ from pykraft.protocol.messages.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
@@ -291,6 +292,7 @@ class QuorumController:
             BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self.now),
             UnregisterBrokerRequest: cluster.unregister_broker,
             ControllerRegistrationRequest: register_controller,
+            UnregisterControllerRequest: lambda image, request: unregister_controller(image, request, self._node_id),
             AlterPartitionRequest: self._alter_partition,
             AssignReplicasToDirsRequest: self._directories.assign_replicas,
             AllocateProducerIdsRequest: allocate_producer_ids,

@@ -36,6 +36,8 @@ class ClientLoop:
         self._clock = MonotonicClock()
         self._selector = Selector()
         self._network = NetworkClient(self._selector, client_id, random)
+        self._network.meant = core.metadata.meant
+        self._network.on_misrouted = core.metadata.rebootstrap
 
     @property
     def now(self) -> int:

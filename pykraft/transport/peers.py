@@ -32,8 +32,8 @@ from typing import Any, Protocol
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ProtocolError
 from pykraft.common.timer import Backoff, Timer, TimerTask
-from pykraft.common.types import Endpoint
-from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion, wants_answer
+from pykraft.common.types import Endpoint, Node
+from pykraft.transport.client_channel import ClientChannel, Meant, MisroutedError, UnsupportedVersion, wants_answer
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 1000
@@ -80,6 +80,8 @@ class Peer:
         self._peers = peers
         self.endpoint = endpoint
         self.channel = ClientChannel(peers.client_id)
+        self._node: Node | None = None
+        """Which node this address is that of, as the latest request has it."""
         self._wire: Wire | None = None
         self._unsent: deque[_Waiting] = deque()
         self._unanswered: deque[_Waiting] = deque()
@@ -96,6 +98,7 @@ class Peer:
             return
         waiting.task = self._peers.timer.at(now + outbound.timeout_ms, lambda then: self._give_up(waiting, then))
         self._unsent.append(waiting)
+        self._node = outbound.destination
         self._last_used = now
         self._advance(now)
 
@@ -148,7 +151,7 @@ class Peer:
 
     def connected(self, now: int) -> None:
         """The wire is open."""
-        self._send_greeting(self.channel.greet(), now)
+        self._send_greeting(self.channel.greet(None if self._node is None else self._peers.meant(self._node)), now)
 
     def _send_greeting(self, parts: Sequence[Any], now: int) -> None:
         assert self._wire is not None
@@ -165,6 +168,10 @@ class Peer:
         while channel is self.channel and self._wire is not None:
             try:
                 answer = channel.next_response()
+            except MisroutedError:
+                self.closed(now)
+                self._peers.on_misrouted()
+                return
             except (ProtocolError, struct.error):
                 self.closed(now)
                 return
@@ -236,6 +243,10 @@ class Peers:
         """How many requests have had their answer or failure handed out."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
+        self.meant: Callable[[Node], Meant | None] = lambda node: None
+        """Which broker a new connection to this node is to reach; None: whichever there is."""
+        self.on_misrouted: Callable[[], object] = lambda: None
+        """Hears that there was another."""
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of what a callback has raised; None: it is raised to the caller."""
 

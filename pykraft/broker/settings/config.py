@@ -14,7 +14,7 @@ from typing import Any
 from pykraft.broker.settings.authorizer_config import AUTHORIZER_KEYS, late_listeners
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
+from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
 from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.settings.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
 from pykraft.common.types import EVERYWHERE, Endpoint, Node
@@ -346,6 +346,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""
     if len(directories) != 1:
         raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
+    cordoned = values[CORDONED_LOG_DIRS]
+    check_cordoned(map(_folder, cordoned), _folder(directories[0]))
     return NodeConfig(
         node_id=values[NODE_ID],
         roles=roles,

@@ -25,6 +25,8 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
 )
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -300,6 +302,13 @@ class AdminCalls:
 
         request = UnregisterBrokerRequest(broker_id=broker_id)
         return self._driver.ask_any("to unregister a broker", request, read, deadline)
+
+    def unregister_controller(self, controller_id: int, deadline: int) -> "Promise[KafkaError | None]":
+        def read(response: UnregisterControllerResponse) -> None:
+            _check(response.error_code, f"controller {controller_id}", response.error_message)
+
+        request = UnregisterControllerRequest(controller_id=controller_id)
+        return self._driver.ask_any("to unregister a controller", request, read, deadline)
 
     def describe_api_versions(
         self, brokers: Iterable[int], deadline: int

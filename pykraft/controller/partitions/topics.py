@@ -297,7 +297,8 @@ def _usable(image: MetadataImage) -> list[UsableBroker]:
     return [
         UsableBroker(broker_id, broker.rack or "", broker.fenced)
         for broker_id, broker in sorted(image.brokers.items())
-        if broker.fenced or not broker.in_controlled_shutdown  # a broker that is about to stop gets nothing new
+        # A broker that is about to stop gets nothing new.
+        if not broker.is_cordoned and (broker.fenced or not broker.in_controlled_shutdown)
     ]
 
 
@@ -308,8 +309,16 @@ def _check_assignment(image: MetadataImage, number: int, replicas: Sequence[int]
     if len(replicas) != factor:
         raise _bad_assignment(f"partition {number} has {len(replicas)} replicas, partition 0 {factor}")
     for broker_id in replicas:
-        if broker_id not in image.brokers:
-            raise _bad_assignment(f"broker {broker_id} of partition {number} is not registered")
+        check_takes_replicas(image, broker_id)
+
+
+def check_takes_replicas(image: MetadataImage, broker_id: int) -> None:
+    """KafkaError unless this broker may be named as one that holds a partition."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise _bad_assignment(f"broker {broker_id} is not registered")
+    if broker.is_cordoned:
+        raise _bad_assignment(f"broker {broker_id} takes no new replicas: its log directories are cordoned")
 
 
 def _bad_assignment(detail: str) -> KafkaError:

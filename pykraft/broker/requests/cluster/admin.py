@@ -2,8 +2,8 @@
 
 Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2,
 AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2,
-UpdateFeatures 0 to 2, UnregisterBroker 0. Only the active controller does what is asked; the others answer
-NOT_CONTROLLER.
+UpdateFeatures 0 to 2, UnregisterBroker 0, UnregisterController 0. Only the active controller does what is asked; the
+others answer NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -17,7 +17,7 @@ controller is asked for the rest. Behaviour to know:
 * AlterPartitionReassignments needs ALTER on the cluster, ListPartitionReassignments DESCRIBE.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
 * UpdateFeatures needs ALTER on the cluster.
-* UnregisterBroker needs ALTER on the cluster.
+* UnregisterBroker and UnregisterController need ALTER on the cluster.
 * A topic or resource that a request names twice is refused, with or without the right to it.
 
 Follows kafka.server.ControllerApis.
@@ -47,6 +47,7 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
 from pykraft.protocol.messages.elections import ElectLeadersRequest
@@ -212,9 +213,11 @@ class AdminApis:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         return ask(self._controller, request, now)
 
-    # --- brokers ------------------------------------------------------------------------------------------------------
+    # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def unregister_broker(self, request: UnregisterBrokerRequest, context: RequestContext, now: int) -> Promise[Any]:
+    def unregister(
+        self, request: UnregisterBrokerRequest | UnregisterControllerRequest, context: RequestContext, now: int
+    ) -> Promise[Any]:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         return ask(self._controller, request, now)
 
@@ -229,7 +232,8 @@ HANDLERS: Handlers = {
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,
     UpdateFeaturesRequest: AdminApis.update_features,
-    UnregisterBrokerRequest: AdminApis.unregister_broker,
+    UnregisterBrokerRequest: AdminApis.unregister,
+    UnregisterControllerRequest: AdminApis.unregister,
 }
 
 

@@ -17,7 +17,12 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind, apis
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+)
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -427,9 +432,9 @@ def of_transactional_records() -> list[Row]:
     away = ErrorCode.NOT_COORDINATOR
     return [
         Row("a transactional batch", BROKER, produce, (transactional_id,), appended, TRANSACTIONAL_ID_REFUSED, 12),
-        Row("transactional offsets", BROKER, commit, (transactional_id,), parts, [TRANSACTIONAL_ID_REFUSED] * 2),
-        Row("transactional offsets of a group", BROKER, commit, (group,), parts, [group_refused] * 2),
-        Row("transactional offsets of a topic", BROKER, commit, (read,), parts, [TOPIC_REFUSED, away]),
+        Row("transactional offsets", BROKER, commit, (transactional_id,), parts, [TRANSACTIONAL_ID_REFUSED] * 2, 5),
+        Row("transactional offsets of a group", BROKER, commit, (group,), parts, [group_refused] * 2, 5),
+        Row("transactional offsets of a topic", BROKER, commit, (read,), parts, [TOPIC_REFUSED, away], 5),
         Row("markers", BROKER, mark, both, marked, CLUSTER_REFUSED),
         Row("producers", BROKER, show, (read,), parts, [TOPIC_REFUSED, 0]),
     ]
@@ -593,7 +598,10 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
     move_t = reassign(("t", 0, [1]))
     grow_t, alter_cluster = topic(AclOperation.ALTER), cluster(AclOperation.ALTER)
-    unregister = UnregisterBrokerRequest(broker_id=9)
+    unregister, unregister_controller = (
+        UnregisterBrokerRequest(broker_id=9),
+        UnregisterControllerRequest(controller_id=9),
+    )
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
     of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
@@ -619,7 +627,8 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a reassignment", kind, lambda _: move_t, (cluster(AclOperation.ALTER),), moved, (31, [(0, 31)])),
         Row("reassignments", kind, lambda _: reassignments(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("elections", kind, lambda _: elect(0, ("t", [0])), (alter_cluster,), elected, CLUSTER_REFUSED),
-        Row("forgetting a broker", kind, lambda _: unregister, (cluster(AclOperation.ALTER),), error, CLUSTER_REFUSED),
+        Row("forgetting a broker", kind, lambda _: unregister, (alter_cluster,), error, CLUSTER_REFUSED),
+        Row("forgetting a controller", kind, lambda _: unregister_controller, (alter_cluster,), error, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),
