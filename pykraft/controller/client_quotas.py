@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.quotas import (
-    CLIENT_ID,
     ENTITY_TYPES,
     IP,
     QUOTAS_OF_ADDRESSES,
@@ -100,9 +99,7 @@ def _records(
     """What changes. KafkaError if a value is refused."""
     known = QUOTAS_OF_ADDRESSES if IP in parts else QUOTAS_OF_CLIENTS
     kind = ClientQuotaRecord.Entity
-    # A user comes before its client id, as in Kafka.
-    order = sorted(parts.items(), key=lambda part: part[0] == CLIENT_ID)
-    named = [kind(entity_type=entity_type, entity_name=name) for entity_type, name in order]
+    named = [kind(entity_type=entity_type, entity_name=name) for entity_type, name in sorted(parts.items())]
     for key, value in changes.items():
         current = image.client_quotas.get((entity, key))
         if value is None:

@@ -173,7 +173,7 @@ def describe_quotas(quotas: ClientQuotasImage, wanted: QuotaFilter) -> Steps[lis
 def _named(
     kind: type[DescribeClientQuotasResponse.Entry.Entity], entity: EntityKey
 ) -> Iterator[DescribeClientQuotasResponse.Entry.Entity]:
-    for entity_type, name in reversed(entity_parts(entity).items()):  # a user before its client id
+    for entity_type, name in entity_parts(entity).items():
         yield kind(entity_type=entity_type, entity_name=name)
 
 

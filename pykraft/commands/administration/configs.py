@@ -14,7 +14,7 @@ Follows kafka.admin.ConfigCommand.
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pykraft.admin import Admin
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--entity-default",
         dest="entity_names",
         action="append_const",
-        const=DEFAULTS,
+        const=None,
         help="all brokers, or all of a kind that have no quotas of their own",
     )
 
@@ -143,25 +143,38 @@ def _entities(options: argparse.Namespace) -> tuple[list[str], list[str]]:
         (BROKERS, options.broker),
         (IPS, options.ip),
         (GROUPS, options.group),
-        (CLIENTS, DEFAULTS if options.client_defaults else None),
-        (USERS, DEFAULTS if options.user_defaults else None),
-        (BROKERS, DEFAULTS if options.broker_defaults else None),
-        (IPS, DEFAULTS if options.ip_defaults else None),
+    ]
+    defaults = [
+        (CLIENTS, options.client_defaults),
+        (USERS, options.user_defaults),
+        (BROKERS, options.broker_defaults),
+        (IPS, options.ip_defaults),
     ]
     said = [(kind, name) for kind, name in short if name is not None]
+    of_defaults = [kind for kind, is_said in defaults if is_said]
     if not options.entity_type and options.entity_names is None:
-        return [kind for kind, _ in said], [name for _, name in said]
-    if said:
+        kinds, names = [*(kind for kind, _ in said), *of_defaults], [name for _, name in said]
+        _check_named(kinds, names)
+        return kinds, names + [DEFAULTS] * len(of_defaults)
+    if said or of_defaults:
         raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
-    names: list[str] = options.entity_names or []
+    given: list[str | None] = options.entity_names or []
     for kind in options.entity_type:
         if kind in _NOT_BUILT:
             raise CommandError(f"--entity-type {kind} is not built: only {_KINDS} have settings or quotas")
     if not options.entity_type or not {*_TYPES, *QUOTA_ENTITIES}.issuperset(options.entity_type):
         raise CommandError(f"--entity-type must be {_KINDS}")
-    if len(names) > len(options.entity_type):
+    if len(given) > len(options.entity_type):
         raise CommandError("there are more names than kinds: leave out --entity-name or --entity-default")
-    return options.entity_type, names
+    _check_named(options.entity_type, given)
+    return options.entity_type, [DEFAULTS if name is None else name for name in given]
+
+
+def _check_named(kinds: list[str], names: Sequence[str | None]) -> None:
+    if DEFAULTS in names:
+        kind = kinds[names.index(DEFAULTS)]
+        hint = "a broker is named by its number" if kind == BROKERS else "--entity-default means all of a kind"
+        raise CommandError(f"{kind} have no name '': {hint}")
 
 
 def _entity(kinds: list[str], names: list[str]) -> tuple[str, str | None]:

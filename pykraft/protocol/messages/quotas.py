@@ -8,6 +8,7 @@ by it to the active controller.
 from enum import IntEnum
 
 from pykraft.common.errors import KafkaError
+from pykraft.common.quotas import IP
 from pykraft.protocol.listeners import BOTH, BROKER
 from pykraft.protocol.schema import (
     Array,
@@ -116,10 +117,12 @@ class AlterClientQuotasResponse(Response, to=AlterClientQuotasRequest):
 def altered(
     entry: AlterClientQuotasRequest.Entry, error_code: int = 0, error_message: str | None = None
 ) -> AlterClientQuotasResponse.Entry:
-    """What became of the entity of one entry."""
+    """What became of the entity of one entry. Each type of its parts comes once, an address last, as in Kafka."""
     kind = AlterClientQuotasResponse.Entry
+    parts = {part.entity_type: part.entity_name for part in entry.entity}
+    in_order = sorted(parts.items(), key=lambda part: (part[0] == IP, part[0]))
     return kind(
         error_code=error_code,
         error_message=error_message,
-        entity=[kind.Entity(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity],
+        entity=[kind.Entity(entity_type=entity_type, entity_name=name) for entity_type, name in in_order],
     )
