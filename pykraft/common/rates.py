@@ -120,4 +120,4 @@ class TokenBucket:
 
 def milliseconds(exact: float) -> int:
     """Rounded as Java does, and as large as a response can say."""
-    return floor(min(exact, LONGEST_THROTTLE_MS - 1) + 0.5)
+    return floor(min(exact, LONGEST_THROTTLE_MS) + 0.5)

@@ -304,7 +304,7 @@ class ClientQuotas:
     def most_fetched_bytes(self, context: RequestContext) -> int:
         """How much this client may fetch at once."""
         most = self._fetch.most_at_once(context)
-        return LARGEST["int"] if most is None else int(min(most, LARGEST["int"]))
+        return LARGEST["int"] if most is None else int(min(LARGEST["int"], most))
 
     def record_fetch(self, context: RequestContext, size_bytes: int, now: int) -> int:
         """Count a response to a fetch. If its client is to be throttled for a time, it does not get it."""
