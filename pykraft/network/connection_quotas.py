@@ -153,7 +153,8 @@ class ConnectionQuotas:
             limit = self._rates_of_addresses.get(address, self._rate_of_address)
             if limit == NO_LIMIT:
                 return 0
-            rate, _ = self._address_rates.pop(address, None) or (self._new_address_rate(now), now)
+            known = self._address_rates.pop(address, None)
+            rate = self._new_address_rate(now) if known is None else known[0]
             self._address_rates[address] = rate, now
             rate.record(1, now)
             throttle_ms = min(_MOST_WAIT_MS, rate.throttle_time_ms(limit, now))

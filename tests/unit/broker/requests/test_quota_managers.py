@@ -218,16 +218,16 @@ def test_a_reader_above_its_quota_gets_no_records_and_its_bytes_are_taken_back()
 
 
 def test_a_fetch_brings_ten_seconds_worth_at_most() -> None:
-    lone = node_with(({"user": "alice"}, {CONSUMER: 30.0}))
+    lone = node_with(({"user": "alice"}, {CONSUMER: 500.0}))
     topic = lone.create()
-    for _ in range(10):
+    for _ in range(100):
         produce(lone, topic, BOB)
     refused = lone.ask(fetch_of(topic, min_bytes=1 << 20), principal=ALICE)
-    assert 0 < refused.throttle_time_ms < 4000, "what is around the records is too much"
+    assert 0 <= refused.throttle_time_ms < 200, "what is around the records is too much"
     lone.run(refused.throttle_time_ms)
     (answer,) = lone.ask(fetch_of(topic, min_bytes=1 << 20), principal=ALICE).responses[0].partitions
-    assert 0 < len(answer.records) <= 300
-    assert len(lone.ask(fetch_of(topic), principal=BOB).responses[0].partitions[0].records) > 600
+    assert 4000 < len(answer.records) <= 5000
+    assert len(lone.ask(fetch_of(topic), principal=BOB).responses[0].partitions[0].records) > 6000
 
 
 def test_a_session_of_a_throttled_reader_goes_on_as_if_it_had_not_asked() -> None:
