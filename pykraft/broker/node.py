@@ -95,8 +95,7 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
-        With `quotas` these count in place of those of the metadata. `time_slice` says when long work has to make room
-        for other work: measured by `clock`, if it is not given.
+        `quotas` replace those of the metadata. `time_slice` says when long work makes room for other work: by `clock`.
         """
         self.config = config
         self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
@@ -109,7 +108,7 @@ class Node:
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
         self.loader = MetadataLoader()
         self._survive_faults()
-        self.client_quotas = self._make_quotas(is_charged=quotas is None)
+        self.client_quotas = self._make_quotas(quotas is None)
         self.controller: QuorumController | None = None
         self._registration: ControllerRegistration | None = None
         self.broker: Broker | None = None

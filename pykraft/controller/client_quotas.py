@@ -13,7 +13,7 @@ from ipaddress import ip_address
 
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.quotas import (
+from pykraft.common.quotas.entities import (
     ENTITY_TYPES,
     IP,
     QUOTAS_OF_ADDRESSES,

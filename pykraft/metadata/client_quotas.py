@@ -20,11 +20,12 @@ Follows org.apache.kafka.image.ClientQuotasImage and the DefaultQuotaCallback of
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import isnan
 from typing import NamedTuple
 
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.quotas import (
+from pykraft.common.quotas.entities import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     ENTITY_TYPES,
@@ -99,9 +100,10 @@ def quota_tables(quotas: ClientQuotasImage) -> dict[str, QuotaTable]:
 
 
 def connection_rates(quotas: ClientQuotasImage) -> dict[str | None, int]:
-    """How many connections a second each address may make; None is the default."""
+    """How many connections a second each address may make; None is the default. NaN lets none come: it becomes the
+    whole number 0, as in Kafka."""
     return {
-        entity_parts(entity)[IP]: int(record.value)
+        entity_parts(entity)[IP]: 0 if isnan(record.value) else int(record.value)
         for (entity, key), record in quotas.items()
         if key == CONNECTION_CREATION_RATE and IP in entity_parts(entity)
     }

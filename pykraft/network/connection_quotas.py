@@ -35,7 +35,7 @@ from ipaddress import ip_address
 from itertools import islice
 from typing import NamedTuple
 
-from pykraft.common.rates import SampledRate
+from pykraft.common.quotas.rates import SampledRate
 
 _SAMPLE_MS = 1000
 _SAMPLES = 11

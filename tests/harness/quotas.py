@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pykraft.common.quotas import entity_key
+from pykraft.common.quotas.entities import entity_key
 from pykraft.metadata.client_quotas import ClientQuotasImage
 from pykraft.protocol.messages.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest, MatchType
 from pykraft.protocol.messages.records import ClientQuotaRecord

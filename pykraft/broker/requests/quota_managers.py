@@ -9,8 +9,8 @@
     Request             the time of its handlers, in percent         is throttled, for one sample at most
     ControllerMutation  partitions made and deleted                  is refused (old versions: is throttled)
 
-Bytes and time are a `SampledRate`, changes a `TokenBucket` (`common.rates`). Which clients share a count, and which
-quota is theirs, says `metadata.client_quotas`. Requests of brokers and controllers among themselves count for nobody.
+Bytes and time are a `SampledRate`, changes a `TokenBucket` (`common.quotas.rates`). `metadata.client_quotas` says which
+clients share a count, and which quota is theirs. What nodes ask each other is exempt.
 
 A fetch is counted before it is answered. If it is too much, its bytes are taken back and the answer is empty. So a
 reader never gets more than its quota, but a batch that alone is larger than ten seconds' worth never comes. That is why
@@ -28,19 +28,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
-from urllib.parse import quote
 
 from pykraft.broker.requests.quotas import Used
 from pykraft.broker.settings.quota_config import controller_windows, windows
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.metrics import Metrics, Series
-from pykraft.common.quotas import (
+from pykraft.common.quotas.entities import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from pykraft.common.rates import SampledRate, TokenBucket
+from pykraft.common.quotas.rates import SampledRate, TokenBucket
 from pykraft.common.settings.config import LARGEST, Config
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.client_quotas import ClientQuotasImage, QuotaTable, Sharing, connection_rates, quota_tables
@@ -59,6 +58,7 @@ _THROTTLES = 2, 30_000
 """The samples of the average throttle time, as Kafka's other metrics have them."""
 _US_PER_PERCENT = 10_000
 """A handler that works for a hundredth of a second in each second needs one percent of a thread."""
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
 _RECORDS_OF_QUOTAS = (ClientQuotaRecord, EndTransactionRecord)
 
 
@@ -347,4 +347,4 @@ class ClientQuotas:
 
 def sanitized(user: str) -> str:
     """A user as Kafka's metrics name it: like a part of a URL."""
-    return quote(user, safe="").replace("~", "%7E")
+    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in user.encode())

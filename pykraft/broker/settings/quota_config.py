@@ -5,7 +5,7 @@ Follows org.apache.kafka.server.config.QuotaConfig.
 
 from typing import Any
 
-from pykraft.common.rates import SAMPLE_MS, SAMPLES
+from pykraft.common.quotas.rates import SAMPLE_MS, SAMPLES
 from pykraft.common.settings.config import Config, Key, integer
 
 _SECONDS = SAMPLE_MS // 1000

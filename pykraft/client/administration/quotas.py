@@ -1,7 +1,7 @@
 """What an administrator asks about quotas: to list and change how much users, client ids and addresses may use.
 
-A `ClientQuotaEntity` says whose quota it is, and a `ClientQuotaFilter` which entities are meant (see `common.quotas`).
-The default of a type has the empty name, `DEFAULT`::
+A `ClientQuotaEntity` says whose quota it is, and a `ClientQuotaFilter` which entities are meant. The default of a type
+has the empty name, `DEFAULT` (see `common.quotas.entities`)::
 
     ClientQuotaEntity(user="alice")                          alice
     ClientQuotaEntity(user="alice", client_id=DEFAULT)       each client id of alice that has no quota of its own
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pykraft.client.api_driver import ApiDriver
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.quotas import CLIENT_ID, IP, USER
+from pykraft.common.quotas.entities import CLIENT_ID, IP, USER
 from pykraft.protocol.messages.quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -259,7 +259,7 @@ ROOMS = (
     *("raft", "raft/log", "metadata", "controller", "controller/partitions"),
     *("coordinator", "coordinator/group", "coordinator/group/consumer_groups", "coordinator/group/classic_groups"),
     *("coordinator/transaction", "client", "client/producing", "client/consuming", "client/administration"),
-    *("common", "common/settings", "common/assignors"),
+    *("common", "common/settings", "common/quotas", "common/assignors"),
     *("sim", "sim/world", "sim/trouble", "sim/workloads", "sim/laws", "story"),
     *("", "commands", "commands/nodes", "commands/records", "commands/administration"),
     *("commands/groups_and_transactions", "commands/log_files", "commands/learning"),

@@ -8,7 +8,7 @@ by it to the active controller.
 from enum import IntEnum
 
 from pykraft.common.errors import KafkaError
-from pykraft.common.quotas import IP
+from pykraft.common.quotas.entities import IP
 from pykraft.protocol.listeners import BOTH, BROKER
 from pykraft.protocol.schema import (
     Array,

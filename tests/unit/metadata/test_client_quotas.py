@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pykraft.common.quotas import PRODUCER_BYTE_RATE, entity_key
+from pykraft.common.quotas.entities import PRODUCER_BYTE_RATE, entity_key
 from pykraft.metadata.client_quotas import QuotaTable, connection_rates, quota_tables
 from tests.harness.quotas import Parts, image_of
 
@@ -53,6 +53,12 @@ def test_quotas_of_addresses_are_apart_from_those_of_clients() -> None:
     image = image_of(({"ip": "10.0.0.1"}, {rate: 5.0}), ({"ip": None}, {rate: 7.0}), ({"user": "alice"}, {"x": 1.0}))
     assert connection_rates(image) == {"10.0.0.1": 5, None: 7}
     assert not any(quota_tables(image).values())
+
+
+def test_a_rate_of_connections_that_is_no_number_or_next_to_nothing_is_zero_as_in_kafka() -> None:
+    rate = "connection_creation_rate"
+    image = image_of(({"ip": "10.0.0.1"}, {rate: float("nan")}), ({"ip": None}, {rate: 1e-7}))
+    assert connection_rates(image) == {"10.0.0.1": 0, None: 0}
 
 
 def test_an_entity_is_the_same_in_whatever_order_its_parts_come() -> None:

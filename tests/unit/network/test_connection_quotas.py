@@ -99,6 +99,11 @@ def test_an_address_has_its_own_quota_or_the_default_and_is_counted_alone() -> N
     assert quotas.throttle_address_ms("::1", 0) == 0
 
 
+def test_a_quota_of_nothing_keeps_every_connection_for_a_second() -> None:
+    quotas = of_addresses({None: 0})
+    assert [quotas.throttle_address_ms("10.0.0.1", now) for now in (0, 700, 50_000)] == [1000] * 3
+
+
 def test_what_is_not_served_does_not_count_so_a_crowd_does_not_lock_itself_out() -> None:
     quotas = of_addresses({None: 1})
     served = [now for now in range(0, 60_000, 50) if not quotas.throttle_address_ms("10.0.0.1", now)]

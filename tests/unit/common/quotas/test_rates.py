@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pykraft.common.rates import LONGEST_THROTTLE_MS, SampledRate, TokenBucket, milliseconds
+from pykraft.common.quotas.rates import LONGEST_THROTTLE_MS, SampledRate, TokenBucket, milliseconds
 
 GOLDEN = Path(__file__).with_name("rates.txt")
 

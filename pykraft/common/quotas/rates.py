@@ -87,7 +87,9 @@ class SampledRate:
     def throttle_time_ms(self, limit: float, now: int) -> int:
         """How long nothing may happen until the rate is back at the limit."""
         rate = self.per_second(now)
-        return milliseconds((rate - limit) / limit * self.window_ms(now)) if rate > limit else 0
+        if not rate > limit:
+            return 0
+        return milliseconds((rate - limit) / limit * self.window_ms(now)) if limit else LONGEST_THROTTLE_MS
 
 
 class TokenBucket:
