@@ -59,7 +59,7 @@ _THROTTLES = 2, 30_000
 _US_PER_PERCENT = 10_000
 """A handler that works for a hundredth of a second in each second needs one percent of a thread."""
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_")
-_RECORDS_OF_QUOTAS = (ClientQuotaRecord, EndTransactionRecord)
+_RECORDS_OF_QUOTAS = frozenset((ClientQuotaRecord, EndTransactionRecord))
 
 
 class Sensor:
@@ -261,7 +261,7 @@ class ClientQuotas:
 
     def handle_commit(self, batch: CommittedBatch) -> None:
         """A node that starts reads very many batches: the image is asked for only if quotas may have changed."""
-        if any(isinstance(record, _RECORDS_OF_QUOTAS) for record in batch.records):
+        if not _RECORDS_OF_QUOTAS.isdisjoint(map(type, batch.records)):
             self.follow(self._image())
 
     def handle_load_snapshot(self, snapshot: OffsetAndEpoch, batches: Sequence[CommittedBatch]) -> None:

@@ -186,6 +186,7 @@ BRANCHES: tuple[Way, ...] = (
                     "coordinator/group/consumer_groups/pattern_refresh.py",
                     "broker/coordination/transactions.py",
                     "broker/coordination/transaction_markers.py",
+                    "broker/requests/quota_managers.py",
                     "protocol/messages/admin.py",
                     "broker/requests/long_answers.py",
                     "metadata/snapshot_generator.py",
