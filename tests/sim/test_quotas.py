@@ -159,7 +159,7 @@ def outcome(seed: int) -> tuple[int, int, int, int]:
 def test_quotas_may_change_at_any_time(request: pytest.FixtureRequest) -> None:
     found = in_processes(outcome, LONG if request.config.getoption("--long") else SHORT)
     for made, charged, throttled, acknowledged in found:
-        assert made > 3 and charged > 50 and throttled > 3 and acknowledged > 100, found
+        assert made >= 3 and charged > 50 and throttled > 3 and acknowledged > 100, found
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
