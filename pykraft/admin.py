@@ -60,6 +60,14 @@ from pykraft.client.administration.groups import (
     GroupType,
 )
 from pykraft.client.administration.logs import LogCalls, LogDirDescription
+from pykraft.client.administration.quotas import (
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    QuotaCalls,
+    Quotas,
+    quota_changes,
+    quota_filter,
+)
 from pykraft.client.administration.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
 from pykraft.client.administration.transaction_admin import (
     AbortTransactionSpec,
@@ -117,6 +125,7 @@ class _AdminCore:
         self.group_offsets = GroupOffsetCalls(self._driver)
         self.transactions = TransactionAdminCalls(self._driver)
         self.acls = AclCalls(self._driver)
+        self.quotas = QuotaCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
         return merge([self._driver.poll(now), self.metadata.poll(now)])
@@ -423,6 +432,21 @@ class Admin(ClosesOnExit):
         did; the others have removed theirs."""
         wanted = list(dict.fromkeys(map(acl_filter, filters)))
         return without_errors(self._ask(lambda deadline: self._core.acls.delete_acls(wanted, deadline)))
+
+    # --- quotas -------------------------------------------------------------------------------------------------------
+
+    def describe_client_quotas(self, wanted: ClientQuotaFilter | ClientQuotaEntity | None = None) -> Quotas:
+        """The quotas of the entities that the filter means, or of all."""
+        found = ClientQuotaFilter() if wanted is None else quota_filter(wanted)
+        return self._ask(lambda deadline: self._core.quotas.describe(found, deadline))
+
+    def alter_client_quotas(
+        self, changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], validate_only: bool = False
+    ) -> None:
+        """Set quotas, or take them away (None). KafkaError says why the first entity that failed did; the others have
+        changed. Each broker takes them up a moment later."""
+        wanted = quota_changes(changes)
+        without_errors(self._ask(lambda deadline: self._core.quotas.alter(wanted, validate_only, deadline)))
 
     # --- cluster ------------------------------------------------------------------------------------------------------
 

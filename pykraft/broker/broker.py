@@ -20,6 +20,7 @@ from pykraft.broker.requests.coordinators import group_offsets, groups, transact
 from pykraft.broker.requests.data import fetch, logs, markers, offsets, produce
 from pykraft.broker.requests.data.fetch_sessions import FetchSessionCache
 from pykraft.broker.requests.dispatch import Dispatcher
+from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import Listener, NodeConfig
 from pykraft.broker.settings.live_settings import LiveSettings
@@ -235,11 +236,11 @@ class Broker:
         cordoned = self._live[CORDONED_LOG_DIRS]
         return is_cordoned(cordoned, self._config.log_dir)
 
-    def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
+    def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer, quotas: ClientQuotas) -> None:
         """Let the dispatcher serve what needs the partitions and their logs."""
         broker, replicas = ListenerKind.BROKER, self.replicas
         dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer, self._verification), produce.HANDLERS)
-        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions)
+        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions, quotas)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
         log_apis = logs.LogApis(replicas, self.logs, self._filesystem, lambda: bool(self._is_cordoned()), authorizer)

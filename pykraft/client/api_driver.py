@@ -55,6 +55,7 @@ from pykraft.protocol.messages.cluster import (
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from pykraft.protocol.messages.quotas import AlterClientQuotasRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -64,6 +65,7 @@ from pykraft.protocol.schema import Request
 ADMIN_CHANNEL = "admin"
 _ASKED_OF_CONTROLLERS = (
     AddRaftVoterRequest,
+    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
     CreateAclsRequest,

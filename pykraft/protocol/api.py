@@ -34,6 +34,7 @@ from pykraft.protocol.messages import (
     logs,
     offsets,
     quorum,
+    quotas,
     reassignments,
     transactions,
 )
@@ -54,6 +55,7 @@ _MODULES = (
     logs,
     offsets,
     quorum,
+    quotas,
     reassignments,
     transactions,
 )

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pykraft.broker.settings.authorizer_config import AUTHORIZER_KEYS, late_listeners
+from pykraft.broker.settings.quota_config import QUOTA_KEYS
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
@@ -248,6 +249,7 @@ _NODE_KEYS: list[Key[Any]] = [
     REQUEST_TIMEOUT_MS,
     METRICS_LISTENER,
     *AUTHORIZER_KEYS,
+    *QUOTA_KEYS,
     *LIVE_BROKER_CONFIG.keys.values(),
     *SOCKET_KEYS,
     *RAFT_KEYS,

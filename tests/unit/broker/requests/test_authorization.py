@@ -87,6 +87,8 @@ from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch, describe_partitions, elect, grow, keep, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
+from tests.harness.quotas import alter as alter_quotas
+from tests.harness.quotas import described_by
 from tests.harness.rules import EVERY, create_acls, delete_acls, describe_acls, rule
 from tests.harness.storage import produced
 
@@ -558,6 +560,7 @@ def of_brokers_and_tools() -> list[Row]:
             (TRANSACTIONAL_ID_REFUSED, -1, -1),
         ),
         Row("resources", BROKER, lambda _: ListConfigResourcesRequest(), (see_configs,), error, CLUSTER_REFUSED),
+        Row("quotas", BROKER, lambda _: described_by(), (see_configs,), error, CLUSTER_REFUSED),
     ]
 
 
@@ -586,6 +589,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def rules_found(response: Any) -> Any:
         return [(result.error_code, len(result.matching_acls)) for result in response.filter_results]
 
+    def quotas_set(response: Any) -> Any:
+        return [entry.error_code for entry in response.entries]
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -612,6 +618,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
     quorum = DescribeQuorumRequest(topics=[])
     alice = rule("allow alice READ TOPIC t")
+    of_alice = alter_quotas(({"user": "alice"}, {"request_percentage": 1.0}), validate_only=True)
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
         Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
@@ -637,6 +644,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("rules", kind, lambda _: describe_acls(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
+        Row("a quota", kind, lambda _: of_alice, (alter_all,), quotas_set, [CLUSTER_REFUSED]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
         Row("a new voter", kind, lambda _: ADD_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
         Row("a voter that goes", kind, lambda _: REMOVE_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
