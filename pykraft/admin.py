@@ -60,6 +60,14 @@ from pykraft.client.administration.groups import (
     GroupType,
 )
 from pykraft.client.administration.logs import LogCalls, LogDirDescription
+from pykraft.client.administration.quotas import (
+    ClientQuotaEntity,
+    ClientQuotaFilter,
+    QuotaCalls,
+    Quotas,
+    quota_changes,
+    quota_filter,
+)
 from pykraft.client.administration.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
 from pykraft.client.administration.scram import (
     ScramCalls,
@@ -93,7 +101,8 @@ from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.settings import AdminSettings
 from pykraft.common.core import Poll, Promise, merge
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import Endpoint, TopicPartition, Uuid
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
 
 K = TypeVar("K", str, TopicPartition)
@@ -124,6 +133,7 @@ class _AdminCore:
         self.transactions = TransactionAdminCalls(self._driver)
         self.acls = AclCalls(self._driver)
         self.scram = ScramCalls(self._driver)
+        self.quotas = QuotaCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
         return merge([self._driver.poll(now), self.metadata.poll(now)])
@@ -450,6 +460,21 @@ class Admin(ClosesOnExit):
         request = alteration(alterations, SystemRandom())
         without_errors(self._ask(lambda deadline: self._core.scram.alter(request, deadline)))
 
+    # --- quotas -------------------------------------------------------------------------------------------------------
+
+    def describe_client_quotas(self, wanted: ClientQuotaFilter | ClientQuotaEntity | None = None) -> Quotas:
+        """The quotas of the entities that the filter means, or of all."""
+        found = ClientQuotaFilter() if wanted is None else quota_filter(wanted)
+        return self._ask(lambda deadline: self._core.quotas.describe(found, deadline))
+
+    def alter_client_quotas(
+        self, changes: Mapping[ClientQuotaEntity, Mapping[str, float | None]], validate_only: bool = False
+    ) -> None:
+        """Set quotas, or take them away (None). KafkaError says why the first entity that failed did; the others have
+        changed. Each broker takes them up a moment later."""
+        wanted = quota_changes(changes)
+        without_errors(self._ask(lambda deadline: self._core.quotas.alter(wanted, validate_only, deadline)))
+
     # --- cluster ------------------------------------------------------------------------------------------------------
 
     def describe_cluster(self, include_fenced_brokers: bool = False) -> ClusterDescription:
@@ -461,6 +486,12 @@ class Admin(ClosesOnExit):
         nothing from then on, and takes part again when it is restarted. KafkaError: BROKER_ID_NOT_REGISTERED."""
         number = whole_number("a broker's id", broker_id, LARGEST_INT32)
         self._ask(lambda deadline: self._core.ask.unregister_broker(number, deadline))
+
+    def unregister_controller(self, controller_id: int) -> None:
+        """Forget a controller that will not come back: it keeps no feature down any more. Whether it is a voter does
+        not change. KafkaError: CONTROLLER_ID_NOT_REGISTERED."""
+        number = whole_number("a controller's id", controller_id, LARGEST_INT32)
+        self._ask(lambda deadline: self._core.ask.unregister_controller(number, deadline))
 
     def describe_api_versions(self, brokers: Iterable[int]) -> Answers[int, ApiVersions]:
         """Which APIs each of these brokers serves, in which versions; the error in their place if it does not say."""
@@ -483,12 +514,53 @@ class Admin(ClosesOnExit):
         """The leader of the metadata quorum, its epoch, and how far each voter and observer is."""
         return self._ask(self._core.ask.describe_quorum)
 
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: Uuid | str,
+        endpoints: Mapping[str, Endpoint | str],
+        cluster_id: str | None = None,
+    ) -> None:
+        """Make a controller that is an observer a voter (KIP-853). `directory_id` is that of its metadata directory;
+        `endpoints` says for each of its controller listeners where it is reached, as ``{"CONTROLLER": "host:9093"}``.
+        With a `cluster_id` another cluster refuses. KafkaError: DUPLICATE_VOTER, or REQUEST_TIMED_OUT if another change
+        is under way, the controller has not caught up, or a majority did not take part in time."""
+        request = AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=self._request_timeout_ms,
+            voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
+            voter_directory_id=_uuid(directory_id),
+            listeners=[
+                ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+                for name, endpoint in ((name, _endpoint(given)) for name, given in sorted(endpoints.items()))
+            ],
+        )
+        self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
+
+    def remove_raft_voter(self, voter_id: int, directory_id: Uuid | str, cluster_id: str | None = None) -> None:
+        """Take a voter out of the quorum. It follows as an observer then. If it leads, it resigns. KafkaError:
+        VOTER_NOT_FOUND, also for the last voter; REQUEST_TIMED_OUT as in `add_raft_voter`."""
+        request = RemoveRaftVoterRequest(
+            cluster_id=cluster_id,
+            voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
+            voter_directory_id=_uuid(directory_id),
+        )
+        self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
+
     def _ask(self, question: Callable[[int], Promise[T | KafkaError]]) -> T:
         return self._thread.ask(lambda now: question(now + self._timeout_ms))
 
     def close(self) -> None:
         """Stop."""
         self._thread.close()
+
+
+def _uuid(given: Uuid | str) -> Uuid:
+    return given if isinstance(given, Uuid) else Uuid.parse(given)
+
+
+def _endpoint(given: Endpoint | str) -> Endpoint:
+    return given if isinstance(given, Endpoint) else Endpoint.parse(given)
 
 
 def _without_errors(found: dict[K, T | KafkaError]) -> dict[K, T]:

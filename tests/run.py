@@ -140,6 +140,11 @@ JUDGES = {
     for path in sorted(ROOT.glob("tests/judges/test_*.py"))
 }
 LONG_JUDGES_S = {"kafka_client_tests": 2 * 3600}
+KAFKA_IS_ASKED = ("java_", "groups_", "transactions_", "transactional_", "rules_", "clients_meet_")
+"""So begin the judges that are, or ask, Apache Kafka, and not a client of it or Spark."""
+NEWEST_KAFKA = (("APACHE_KAFKA_VERSION", "4.4.0"),)
+"""Apache Kafka is our base where nothing else is said (tests/harness/apache_kafka.py); so it is the newest release."""
+NEWEST_JUDGES = {f"{name} of 4.4": path for name, path in JUDGES.items() if name.startswith(KAFKA_IS_ASKED)}
 JUDGED_TWICE = tuple(
     f"tests/interop/test_{name}.py" for name in ("groups", "java_consumer_groups", "java_assignors", "transactions")
 )
@@ -233,8 +238,15 @@ SUITES = (
         Suite(name, "pytest", (path,), ("judges",), EACH_TEST, LONG_JUDGES_S.get(name, 1800), cores=2)
         for name, path in JUDGES.items()
     ),
+    *(
+        Suite(name, "pytest", (path,), ("judges",), EACH_TEST, 1800, cores=2, variables=NEWEST_KAFKA)
+        for name, path in NEWEST_JUDGES.items()
+    ),
     Suite("answers", "pytest", ("tests/conformance",), ("judges",), ("--long",), limit_s=1800, cores=2),
-    Suite("beside Kafka", "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), limit_s=1800, cores=2),
+    *(
+        Suite(name, "pytest", JUDGED_TWICE, ("judges",), (*EACH_TEST, "--long"), 1800, cores=2, variables=release)
+        for name, release in (("beside Kafka", ()), ("beside Kafka 4.4", NEWEST_KAFKA))
+    ),
     Suite("long", "pytest", ASKED_LONGER, ("soak",), (*EACH_TEST, "--long", "-m", "long"), limit_s=2 * 3600, cores=2),
     Suite("live long", "pytest", ("tests/live",), ("soak",), ("--long",), limit_s=3 * 3600, cores=2),
     Suite("flood long", "pytest", ("tests/flood",), ("soak",), (*EACH_TEST, "--long"), limit_s=2 * 3600, cores=2),

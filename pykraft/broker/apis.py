@@ -6,6 +6,7 @@ from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.cluster import (
     acls,
     admin,
+    client_quotas,
     cluster,
     config_changes,
     configs,
@@ -15,6 +16,7 @@ from pykraft.broker.requests.cluster import (
     topic_partitions,
 )
 from pykraft.broker.requests.dispatch import Dispatcher
+from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.controller.controller import QuorumController
 from pykraft.metadata.loader import MetadataLoader
@@ -31,6 +33,7 @@ def add_apis(
     loader: MetadataLoader,
     broker: Broker | None,
     active: QuorumController | None,
+    quotas: ClientQuotas,
 ) -> None:
     """Let the dispatcher serve all that this node serves. `active` is its controller."""
     serve = dispatcher.serve
@@ -41,14 +44,16 @@ def add_apis(
         change_apis = config_changes.ConfigChangeApis(config, forwarding_apis)
         serve(ListenerKind.BROKER, change_apis, config_changes.HANDLERS)
         serve(ListenerKind.BROKER, acls.AclForwardingApis(forwarding_apis), acls.FORWARDING_HANDLERS)
-        broker.add_to(dispatcher, authorizer)
+        broker.add_to(dispatcher, authorizer, quotas)
     if active is not None:
         serve(ListenerKind.CONTROLLER, quorum.QuorumApis(raft.service, authorizer), quorum.HANDLERS)
         serve(ListenerKind.CONTROLLER, controller.ControllerApis(active, authorizer), controller.HANDLERS)
-        admin_apis = admin.AdminApis(active, config.values, authorizer)
+        admin_apis = admin.AdminApis(active, config.values, authorizer, quotas)
         serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
         serve(ListenerKind.CONTROLLER, acls.AclChangeApis(active, authorizer), acls.CHANGE_HANDLERS)
         serve(ListenerKind.CONTROLLER, scram.ScramChangeApis(active, authorizer), scram.CHANGE_HANDLERS)
+        quota_change_apis = client_quotas.ClientQuotaChangeApis(active, authorizer)
+        serve(ListenerKind.CONTROLLER, quota_change_apis, client_quotas.CHANGE_HANDLERS)
         envelopes = envelope.EnvelopeApis(lambda: active.is_active, dispatcher.handle, authorizer)
         serve(ListenerKind.CONTROLLER, envelopes, envelope.HANDLERS)
     cluster_apis = cluster.ClusterApis(
@@ -69,5 +74,7 @@ def add_apis(
         serve(kind, config_apis, configs.HANDLERS)
         serve(kind, acl_apis, acls.HANDLERS)
         serve(kind, scram_apis, scram.HANDLERS)
+    quota_apis = client_quotas.ClientQuotaApis(lambda: loader.image, authorizer)
+    serve(ListenerKind.BROKER, quota_apis, client_quotas.HANDLERS)
     partition_apis = topic_partitions.TopicPartitionApis(config, lambda: loader.image, authorizer)
     serve(ListenerKind.BROKER, partition_apis, topic_partitions.HANDLERS)

@@ -20,6 +20,7 @@ from pykraft.broker.requests.coordinators import group_offsets, groups, transact
 from pykraft.broker.requests.data import fetch, logs, markers, offsets, produce
 from pykraft.broker.requests.data.fetch_sessions import FetchSessionCache
 from pykraft.broker.requests.dispatch import Dispatcher
+from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.broker.settings.listener_config import Listener
@@ -34,7 +35,12 @@ from pykraft.common.core import FOREVER, Clock, Steps, finish
 from pykraft.common.fault_handler import FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.rooms import Room, Rooms
-from pykraft.common.settings.broker_config import PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE
+from pykraft.common.settings.broker_config import (
+    CORDONED_LOG_DIRS,
+    PRODUCER_ID_EXPIRATION_MS,
+    TRANSACTION_PARTITION_VERIFICATION_ENABLE,
+    is_cordoned,
+)
 from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
@@ -45,7 +51,7 @@ from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
-from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
+from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, IV_4_3_0_CORDONED_DIRECTORIES, METADATA_VERSION
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.storage.disk.filesystem import FileSystem
@@ -216,17 +222,29 @@ class Broker:
             metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
+            cordoned=lambda: self._cordoned(directory_id),
             on_epoch=lambda: self._opening.mark("epoch"),
         )
 
-    def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer) -> None:
+    def _cordoned(self, directory_id: Uuid) -> list[Uuid] | None:
+        """The log directory, if it takes no new replicas; None where the cluster's level knows nothing of that."""
+        found = self._is_cordoned()
+        return None if found is None else [directory_id] if found else []
+
+    def _is_cordoned(self) -> bool | None:
+        if self._loader.image.features.get(METADATA_VERSION, 0) < IV_4_3_0_CORDONED_DIRECTORIES:
+            return None
+        cordoned = self._live[CORDONED_LOG_DIRS]
+        return is_cordoned(cordoned, self._config.log_dir)
+
+    def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer, quotas: ClientQuotas) -> None:
         """Let the dispatcher serve what needs the partitions and their logs."""
         broker, replicas = ListenerKind.BROKER, self.replicas
         dispatcher.serve(broker, produce.ProduceApis(replicas, authorizer, self._verification), produce.HANDLERS)
-        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions)
+        fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions, quotas)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
-        log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)
+        log_apis = logs.LogApis(replicas, self.logs, self._filesystem, lambda: bool(self._is_cordoned()), authorizer)
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)

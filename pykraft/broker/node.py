@@ -27,6 +27,7 @@ from pykraft.broker.node_metrics import tell_controller, tell_quorum
 from pykraft.broker.requests.authentication import authentications
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.dispatch import Dispatcher
+from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.requests.standard_authorizer import configured_authorizer
 from pykraft.broker.settings import config as keys
@@ -99,7 +100,8 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
-        `time_slice` says when long work makes room (by default `clock` does), `nonces` draws what nothing may foresee.
+        `time_slice` says when long work makes room (by default `clock` does), `nonces` draws what nothing may foresee,
+        `quotas` replace those of the metadata.
         """
         self.config, self._nonces = config, nonces or random
         self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
@@ -112,6 +114,7 @@ class Node:
         self.dispatcher = Dispatcher(quotas, clock, lambda: self._trace.now, time_slice, self.fault_handler)
         self.loader = MetadataLoader()
         self._survive_faults()
+        self.client_quotas = self._make_quotas(quotas is None)
         self.controller: QuorumController | None = None
         self._registration: ControllerRegistration | None = None
         self.broker: Broker | None = None
@@ -123,7 +126,7 @@ class Node:
         except BaseException:
             self._unlock()
             raise
-        parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller
+        parts = self.config, self.cluster_id, self.raft, self.loader, self.broker, self.controller, self.client_quotas
         self.authorizer = authorizer or configured_authorizer(config.values, self.loader, self._has_rules)
         add_apis(self.dispatcher, self.authorizer, *parts)
         self.faults = Faults(
@@ -227,6 +230,7 @@ class Node:
             random=self._random,
             clock=self._clock,
             trace=self._trace,
+            can_become_voter=config.is_controller,
         )
         return RaftClient(replica, self.dispatcher.time_slice)
 
@@ -263,6 +267,16 @@ class Node:
             for listener in self.config.listeners
             if listener.kind is ListenerKind.CONTROLLER
         }
+
+    def _make_quotas(self, is_charged: bool) -> ClientQuotas:
+        """The quotas of the metadata, which count while there are any."""
+        quotas = ClientQuotas(
+            self.config.values, self.metrics, lambda: self.loader.image.client_quotas, lambda: self._trace.now
+        )
+        if is_charged:
+            quotas.on_change.append(lambda: self.dispatcher.charge_to(quotas if quotas.is_active else None))
+        self.loader.add_listener(quotas)
+        return quotas
 
     def _make_broker(self, directory_id: Uuid) -> Broker:
         """`directory_id` is that of the directory with the partitions."""

@@ -45,7 +45,7 @@ from pykraft.common.settings.config import Config
 from pykraft.common.timer import Backoff
 from pykraft.common.types import Node
 from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
-from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.cluster import (
     GROUP_COORDINATOR,
     TRANSACTION_COORDINATOR,
@@ -54,7 +54,8 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from pykraft.protocol.messages.quotas import AlterClientQuotasRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -63,6 +64,8 @@ from pykraft.protocol.schema import Request
 
 ADMIN_CHANNEL = "admin"
 _ASKED_OF_CONTROLLERS = (
+    AddRaftVoterRequest,
+    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     ApiVersionsRequest,
     CreateAclsRequest,
@@ -73,7 +76,9 @@ _ASKED_OF_CONTROLLERS = (
     DescribeQuorumRequest,
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
+    RemoveRaftVoterRequest,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeaturesRequest,
 )
 """Others, such as CreateTopics, a controller serves as well, but for brokers that forward them."""

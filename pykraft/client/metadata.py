@@ -5,6 +5,9 @@ thought it did, and from time to time. While an answer is under way nothing is a
 What is known stays in use meanwhile. A broker that has not answered is not asked again while there is another one to
 ask: each attempt to connect to a dead broker waits longer (``reconnect.backoff.max.ms``).
 
+A broker's address may change hands. So a new connection says which broker of which cluster it is for; if another one is
+there, all that is known of the cluster is forgotten, and the bootstrap addresses are asked (KIP-899, KIP-1242).
+
 A client that was given controllers instead of brokers (``bootstrap.controllers``, KIP-919) asks with DescribeCluster.
 What it knows are the controllers and which of them is active: topics and leaders it cannot ask about.
 
@@ -29,6 +32,7 @@ from pykraft.protocol.messages.cluster import (
 )
 from pykraft.protocol.messages.data import LeaderIdAndEpoch, NodeEndpoint
 from pykraft.protocol.schema import Request
+from pykraft.transport.client_channel import Meant
 
 CHANNEL = "metadata"
 _FIRST_WITH_ENDPOINT_TYPE = 1
@@ -68,6 +72,7 @@ class ClusterMetadata:
         self._controller_id = _NO_CONTROLLER
         self._bootstrap = [Node(-1 - number, *endpoint) for number, endpoint in enumerate(bootstrap)]
         self._random = random
+        self.cluster_id: str | None = None
         self.brokers: dict[int, Node] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._wanted: set[str] = set()
@@ -163,6 +168,21 @@ class ClusterMetadata:
         self._silent.add(node.endpoint)
         self._wants_update = True
 
+    def meant(self, node: Node) -> Meant | None:
+        """Which broker a connection to this node is for; None for a bootstrap address, and for controllers."""
+        if self.cluster_id is None or node.id < 0:
+            return None
+        return Meant(self.cluster_id, node.id)
+
+    def rebootstrap(self) -> None:
+        """Forget the cluster, and ask the bootstrap addresses."""
+        self.cluster_id = None
+        self.brokers = {}
+        self.topics = {}
+        self.knows_all_topics = False
+        self._silent.clear()
+        self._wants_update = True
+
     def poll(self, now: int) -> Poll:
         """Ask, if something is wanted or what is known is old."""
         if self._in_flight:
@@ -225,6 +245,7 @@ class ClusterMetadata:
         """Take over what an answer says of the brokers and of some topics. Any client's request will do."""
         self.version += 1
         self.unheard_since = None
+        self.cluster_id = response.cluster_id
         self.brokers = {
             broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         }

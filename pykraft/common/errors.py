@@ -7,7 +7,7 @@ node that goes on after an impossible state may lose what it promised to keep.
 A row says the number on the wire, what it means, and how a client should take it: `RETRY` (the same request may work
 later), `REFRESH` (it may work later, elsewhere: the client's metadata is stale), or nothing (it never will).
 
-Follows org.apache.kafka.common.protocol.Errors and the exception classes behind it, as of Kafka 4.2.
+Follows org.apache.kafka.common.protocol.Errors and the exception classes behind it, as of Kafka 4.4.
 """
 
 from collections.abc import Sequence
@@ -170,7 +170,7 @@ class ErrorCode(IntEnum):
     INVALID_RECORD_STATE = 121, "the record is in no state for this acknowledgement"
     SHARE_SESSION_NOT_FOUND = 122, "no such share session", RETRY
     INVALID_SHARE_SESSION_EPOCH = 123, "the share session's epoch is not the next one", RETRY
-    FENCED_STATE_EPOCH = 124, "the share group's state epoch does not match"
+    FENCED_STATE_EPOCH = 124, "the state epoch does not match"
     INVALID_VOTER_KEY = 125, "the voter key does not match this replica"
     DUPLICATE_VOTER = 126, "the replica is a voter already"
     VOTER_NOT_FOUND = 127, "the replica is not a voter"
@@ -180,6 +180,9 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "the topology's epoch is not valid"
     STREAMS_TOPOLOGY_FENCED = 132, "the topology's epoch is outdated"
     SHARE_SESSION_LIMIT_REACHED = 133, "the broker keeps no more share sessions", RETRY
+    GROUP_DELETION_FAILED = 134, "the group could not be deleted; its message says why"
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, "the broker could not take the description of the topology"
+    CONTROLLER_ID_NOT_REGISTERED = 136, "no controller of this id is registered"
 
 
 _BY_CODE = {member.value: member for member in ErrorCode}

@@ -14,6 +14,9 @@ is the epoch that the controller knows, no other process had the disk since, and
 A broker of Apache Kafka may have several log directories. Its heartbeats name those that have failed: what it has in
 them leads no more and is in no ISR, and leads again only from a directory that the broker has (`directories`, KIP-858).
 
+Heartbeats also name the directories that are cordoned, from ``metadata.version`` 30 on (KIP-1066). A broker that has no
+other gets no replica that is placed from then on; what it has stays.
+
 Follows org.apache.kafka.controller.ClusterControlManager.
 """
 
@@ -27,7 +30,7 @@ from pykraft.controller.heartbeats import BrokerHeartbeats, BrokerState, state_o
 from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.result import Result, VersionedRecord, gathered
 from pykraft.metadata.image import BrokerRegistration, MetadataImage
-from pykraft.metadata.versions import BASE, IV_3_7_2_DIRECTORIES
+from pykraft.metadata.versions import BASE, IV_3_7_2_DIRECTORIES, IV_4_3_0_CORDONED_DIRECTORIES
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 from pykraft.protocol.messages.brokers import (
     BrokerHeartbeatRequest,
@@ -108,6 +111,7 @@ class ClusterControl:
         if state is not state_of(broker):
             records = yield from self._plan_state(image, broker, state)
         records = records or (yield from self._plan_directories_gone(image, broker, request.offline_log_dirs))
+        records += _cordoned(image, broker, request.cordoned_log_dirs)
         self.heartbeats.touch(broker.broker_id, now, request.current_metadata_offset)
         response = BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= broker.epoch,
@@ -222,6 +226,21 @@ def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest)
     for broker_id, broker in image.brokers.items():
         if broker_id != request.broker_id and not set(request.log_dirs).isdisjoint(broker.directories):
             raise _invalid(f"a log directory is that of broker {broker_id}: the disk may have been copied")
+
+
+def _cordoned(
+    image: MetadataImage, broker: BrokerRegistration, directories: Sequence[Uuid] | None
+) -> list[VersionedRecord]:
+    """The record that these log directories of the broker are cordoned, if others were; None: it does not say."""
+    if directories is None or image.features.get(METADATA_VERSION, 0) < IV_4_3_0_CORDONED_DIRECTORIES:
+        return []
+    check_not_many("log directories", directories)
+    if set(directories) == set(broker.cordoned_directories):
+        return []
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=directories
+    )
+    return [(change, 3)]
 
 
 def _invalid(detail: str) -> KafkaError:

@@ -18,7 +18,12 @@ from typing import Any
 
 from pykraft.common.core import Steps
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
+from pykraft.common.settings.broker_config import (
+    DYNAMIC_BROKER_CONFIGS,
+    LIVE_BROKER_CONFIG,
+    OF_ONE_BROKER,
+    REPLICATION_QUOTA_CONFIG,
+)
 from pykraft.common.settings.config import as_text
 from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, check_group_settings
 from pykraft.common.settings.topic_config import (
@@ -166,6 +171,10 @@ class ConfigControl:
         unknown = sorted(set(settings) - DYNAMIC_BROKER_CONFIGS)
         if unknown:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(unknown)} cannot be changed while the brokers run")
+        if not name and not OF_ONE_BROKER.isdisjoint(settings):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{', '.join(OF_ONE_BROKER)} cannot be set for all brokers: name one"
+            )
         static = node_layers(image, self._node_id, self._properties).static
         try:
             check_topic_settings({}, settings, static)
@@ -207,6 +216,7 @@ def _default_list(kind: int, name: str) -> str:
         key = None
     else:
         key = next((key for key in LOG_CONFIG.keys.values() if name in {n.name for n in broker_names(key)}), None)
+        key = key or LIVE_BROKER_CONFIG.keys.get(name)
     if key is None or key.kind != "list":
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is no list, so nothing can be added to it or taken from it")
     return as_text(key.default)

@@ -42,9 +42,10 @@ from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
 from pykraft.controller.acls import AclControl
 from pykraft.controller.change_queue import ChangeQueue
+from pykraft.controller.client_quotas import alter_client_quotas
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
-from pykraft.controller.controller_control import register_controller
+from pykraft.controller.controller_control import register_controller, unregister_controller
 from pykraft.controller.directories import DirectoryControl
 from pykraft.controller.feature_control import FeatureControl, QuorumLevel
 from pykraft.controller.features import NEW_CLUSTER, bootstrap_records, check_supported, level_records, levels_in
@@ -55,7 +56,7 @@ from pykraft.controller.partitions.replication_control import ReplicationControl
 from pykraft.controller.partitions.topics import TopicControl
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
-from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord, check_size
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Charge, Result, VersionedRecord, check_size
 from pykraft.controller.scram import alter_scram_credentials
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
@@ -67,6 +68,7 @@ from pykraft.protocol.messages.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
@@ -79,6 +81,7 @@ from pykraft.protocol.messages.brokers import (
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
+from pykraft.protocol.messages.quotas import AlterClientQuotasRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -97,7 +100,7 @@ from pykraft.raft.log.listener import CommittedBatch
 NOT_ACTIVE = -1
 
 Planned = Result[Any] | Steps[Result[Any]]
-Plan = Callable[[MetadataImage, Any], Planned]
+Plan = Callable[..., Planned]
 """(image, request) -> records and response, or the steps to them; KafkaError refuses the request."""
 
 
@@ -273,9 +276,12 @@ class QuorumController:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def answer(self, request: Request, now: int) -> Promise[Outcome]:
-        """What becomes of a request, once what it changes is committed."""
+    def answer(self, request: Request, now: int, charge: Charge | None = None) -> Promise[Outcome]:
+        """What becomes of a request, once what it changes is committed. `charge` is for a client with a quota of
+        changes to topics: no other request may have it."""
         make_plan = self._plans[type(request)]
+        if charge is not None:
+            make_plan = partial(make_plan, charge=charge)
 
         def plan(image: MetadataImage) -> Planned:
             check_size(request)
@@ -293,6 +299,7 @@ class QuorumController:
             BrokerHeartbeatRequest: lambda image, request: cluster.heartbeat(image, request, self.now),
             UnregisterBrokerRequest: cluster.unregister_broker,
             ControllerRegistrationRequest: register_controller,
+            UnregisterControllerRequest: lambda image, request: unregister_controller(image, request, self._node_id),
             AlterPartitionRequest: self._alter_partition,
             AssignReplicasToDirsRequest: self._directories.assign_replicas,
             AllocateProducerIdsRequest: allocate_producer_ids,
@@ -308,6 +315,7 @@ class QuorumController:
             CreateAclsRequest: self._acls.create_acls,
             DeleteAclsRequest: self._acls.delete_acls,
             AlterUserScramCredentialsRequest: alter_scram_credentials,
+            AlterClientQuotasRequest: alter_client_quotas,
         }
 
     def _upgrade_kraft(self, level: int, validate_only: bool) -> None:

@@ -25,6 +25,14 @@ VersionedRecord = tuple[MetadataRecord, int]
 """A record, and the version that it is written in."""
 
 
+Charge = Callable[[int], None]
+"""Takes so many partitions from what a client may change. KafkaError if it may change no more now."""
+
+
+def free(partitions: int) -> None:
+    """The charge of a client without a quota."""
+
+
 class Result(NamedTuple, Generic[T]):
     """The records and the response of a plan."""
 
@@ -60,6 +68,7 @@ _MOST = {
     "topic_names": MAX_RECORDS_PER_REQUEST,
     "resources": 2000,
     "creations": MAX_RECORDS_PER_REQUEST,
+    "entries": MAX_RECORDS_PER_REQUEST,
     "filters": 2000,
     "deletions": MAX_RECORDS_PER_REQUEST // 2,
     "upsertions": MAX_RECORDS_PER_REQUEST // 2,

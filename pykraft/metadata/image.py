@@ -72,7 +72,7 @@ class BrokerRegistration:
     in_controlled_shutdown: bool
     directories: tuple[Uuid, ...]
     cordoned_directories: tuple[Uuid, ...] = ()
-    """Those that take no new replicas (KIP-1066). Brokers of Apache Kafka have them; ours cordon none."""
+    """Those that take no new replicas (KIP-1066)."""
 
     @property
     def is_active(self) -> bool:
@@ -85,6 +85,11 @@ class BrokerRegistration:
         if not self.directories:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
+
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether it takes no new replica, because all its log directories are cordoned."""
+        return bool(self.directories) and set(self.directories) <= set(self.cordoned_directories)
 
     def has_online(self, directory: Uuid) -> bool:
         """Whether a replica in this log directory can be read. Of one without a directory yet, and of a broker that has

@@ -211,10 +211,10 @@ def _rates_in(*layers: Mapping[str, str]) -> list[Key[Any]]:
 
 
 def _rate(key: Key[Any], layers: NodeLayers) -> Setting:
-    """A limit of replication: Kafka says of it that it is read-only, and lets administrators change it."""
+    """A limit of replication, which has no default and no place in a properties file."""
     said = zip((layers.dynamic, layers.cluster), _SOURCES, strict=False)
     places = tuple(Place(key.name, layer[key.name], source) for layer, source in said if key.name in layer)
-    return Setting(key.name, places[0].value, places, config_type(key), key.meaning, is_read_only=True)
+    return Setting(key.name, places[0].value, places, config_type(key), key.meaning)
 
 
 def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
@@ -232,12 +232,15 @@ def describe_all_brokers(layers: NodeLayers) -> list[Setting]:
 def describe_group(own: Mapping[str, str], properties: Mapping[str, str]) -> list[Setting]:
     """All settings of a group on a node with this properties file, by name. What the file says counts as the default,
     as in Apache Kafka."""
-    values = group_values(BROKER_GROUP_CONFIG.resolve(properties), own)
+    of_broker = BROKER_GROUP_CONFIG.resolve(properties)
+    values, defaults = group_values(of_broker, own), of_broker.as_dict()
     found = []
     for name, key in sorted(GROUP_CONFIG.keys.items()):
-        source = ConfigSource.GROUP if name in own else ConfigSource.DEFAULT
-        value = as_text(values[name])
-        found.append(Setting(name, value, (Place(name, value, source),), config_type(key), key.meaning))
+        value, brokers_name = as_text(values[name]), f"group.{name}"
+        places = [Place(brokers_name, as_text(defaults[brokers_name]), ConfigSource.DEFAULT)]
+        if name in own:
+            places.insert(0, Place(name, value, ConfigSource.GROUP))
+        found.append(Setting(name, value, tuple(places), config_type(key), key.meaning))
     return found
 
 

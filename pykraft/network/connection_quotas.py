@@ -7,6 +7,8 @@ Three limits, and what happens to the connection that is one too many:
     max.connections                it waits, accepted but not served, until another connection is closed
     max.connection.creation.rate   it waits until the average is back at the limit, one second at most
     max.connections.per.ip         it is closed (max.connections.per.ip.overrides: other limits for some hosts)
+    connection_creation_rate       a quota of addresses (KIP-612): it is not served, and closed when the average of its
+                                   address is back at the limit, one second later at most; others need not wait for it
 
 The first two also hold for each listener by itself, whose limits may be lower or higher than the broker's
 (``listener.name.NAME.max.connections``); a connection waits for both.
@@ -29,11 +31,19 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from itertools import islice
 from typing import NamedTuple
+
+from pykraft.common.quotas.rates import SampledRate
 
 _SAMPLE_MS = 1000
 _SAMPLES = 11
 _MOST_WAIT_MS = 1000
+_IDLE_MS = 3_600_000
+"""The rate of an address from which nothing came for so long is dropped."""
+_MOST_ADDRESSES = 10_000
+"""Beyond it a rate is dropped that tells no more than a new one."""
 NO_LIMIT = (1 << 31) - 1
 
 
@@ -108,6 +118,11 @@ class ConnectionQuotas:
         self._lock = threading.Lock()
         self._by_address: Counter[str] = Counter()
         self._rate = ConnectionRate()
+        self._rates_of_addresses: Mapping[str, int] = {}
+        self._rate_of_address = NO_LIMIT
+        """What each address may have that has no quota of its own."""
+        self._address_rates: dict[str, tuple[SampledRate, int]] = {}
+        """The connections of each address that has a quota, and when the last came; that address is the last here."""
         self.total = 0
         self.when_released: list[Callable[[], object]] = []
         """Called when a connection is closed: a listener that waits for it may accept again."""
@@ -125,6 +140,35 @@ class ConnectionQuotas:
                     rate.record(now)
                     wait_ms = max(wait_ms, rate.wait_ms(limit, now))
         return wait_ms
+
+    def set_rates_of_addresses(self, rates: Mapping[str | None, int]) -> None:
+        """These quotas of new connections a second hold from now on; None is that of every other address."""
+        by_address = {str(ip_address(address)): rate for address, rate in rates.items() if address is not None}
+        with self._lock:
+            self._rates_of_addresses, self._rate_of_address = by_address, rates.get(None, NO_LIMIT)
+
+    def throttle_address_ms(self, address: str, now: int) -> int:
+        """A connection has come from there: 0 if it may be served, else how long to keep it before it is closed."""
+        with self._lock:
+            limit = self._rates_of_addresses.get(address, self._rate_of_address)
+            if limit == NO_LIMIT:
+                return 0
+            known = self._address_rates.pop(address, None)
+            rate = self._new_address_rate(now) if known is None else known[0]
+            self._address_rates[address] = rate, now
+            rate.record(1, now)
+            throttle_ms = min(_MOST_WAIT_MS, rate.throttle_time_ms(limit, now))
+            if throttle_ms:
+                rate.record(-1, now)  # it is not served
+            return throttle_ms
+
+    def _new_address_rate(self, now: int) -> SampledRate:
+        for address, (_, last) in list(islice(self._address_rates.items(), 2)):
+            is_superfluous = len(self._address_rates) >= _MOST_ADDRESSES and now - last > (_SAMPLES + 1) * _SAMPLE_MS
+            if not is_superfluous and now - last < _IDLE_MS:
+                break
+            del self._address_rates[address]
+        return SampledRate(_SAMPLES, _SAMPLE_MS)
 
     def has_slot(self, listener: str) -> bool:
         """Whether one more may be served now."""

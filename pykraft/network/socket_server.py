@@ -18,7 +18,7 @@ Follows kafka.network.{SocketServer,Acceptor,Processor,RequestChannel}.
 import errno
 import socket
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -34,6 +34,8 @@ from pykraft.transport.server_connection import RequestChannel, ServerConnection
 _ACCEPT_AT_ONCE = 64
 _IDLE_CHECK_MS = 60_000
 _LEAST_PAUSE_MS = 10
+_MOST_THROTTLED = 256
+"""So many sockets of a listener are kept, not served, until their addresses may connect again."""
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 seconds: close() resets the connection
 
 
@@ -261,6 +263,8 @@ class Acceptor:
         self._is_watched = False
         self._held: tuple[socket.socket, str] | None = None
         self._held_until = 0
+        self._throttled: deque[tuple[int, socket.socket]] = deque()
+        """Sockets of addresses that have used up their quota, and when each is closed."""
 
     def bind(self, host: str, port: int, options: SocketOptions) -> int:
         """Listen; returns the port, which the system chooses if `port` is 0. OSError if it is taken."""
@@ -290,7 +294,7 @@ class Acceptor:
     @property
     def is_holding(self) -> bool:
         """A connection waits here: call `go_on`."""
-        return self._held is not None
+        return self._held is not None or bool(self._throttled)
 
     def on_ready(self, events: int) -> None:
         assert self._sock is not None
@@ -321,22 +325,40 @@ class Acceptor:
     def go_on(self, now: int) -> int:
         """Let the connection that waits be served if it may; returns when to ask again. (When a connection is closed,
         ask besides.)"""
+        closing = self._close_throttled(now)
         if self._held is None:
-            return FOREVER
+            return closing
         if now < self._held_until or not self._quotas.has_slot(self.listener):
             self._watch(False)
-            return self._held_until if now < self._held_until else FOREVER
+            return min(closing, self._held_until) if now < self._held_until else closing
         sock, address = self._held
         self._held = None
         self._watch(True)
+        throttle_ms = self._quotas.throttle_address_ms(address, now)
+        if throttle_ms:
+            return self._throttle(sock, now + throttle_ms)
         if self._quotas.admit(self.listener, address):
             release = partial(self._quotas.release, self.listener, address)
             self._connections.add(sock, address, self.listener, self._kind, release, self._protocol)
         else:
             sock.close()
-        return FOREVER
+        return closing
+
+    def _throttle(self, sock: socket.socket, until: int) -> int:
+        """Keep a socket that is not served, so that its client does not come again at once; returns when to look
+        again. Very many of them would take the system's files."""
+        self._throttled.append((until, sock))
+        if len(self._throttled) > _MOST_THROTTLED:
+            self._throttled.popleft()[1].close()
+        return self._throttled[0][0]
+
+    def _close_throttled(self, now: int) -> int:
+        while self._throttled and self._throttled[0][0] <= now:
+            self._throttled.popleft()[1].close()
+        return self._throttled[0][0] if self._throttled else FOREVER
 
     def close(self) -> None:
+        self._close_throttled(FOREVER)
         if self._held is not None:
             self._held[0].close()
             self._held = None

@@ -6,7 +6,7 @@ it is declared in one of the modules below. `table` shows the rows.
 A request on the wrong listener is not answered: the connection is closed, as for a key or a version that pykraft does
 not know.
 
-The ranges are those of Apache Kafka 4.2. What is advertised is served in full, and nothing is advertised that is not,
+The ranges are those of Apache Kafka 4.4. What is advertised is served in full, and nothing is advertised that is not,
 with one exception that Kafka makes, too. Produce is advertised from version 0 on, although versions below 3 are refused
 since KIP-896: librdkafka before 2.11 takes a lowest version above 0 to mean that the broker cannot decompress, and
 sends without compression (KAFKA-18659).
@@ -34,6 +34,7 @@ from pykraft.protocol.messages import (
     logs,
     offsets,
     quorum,
+    quotas,
     reassignments,
     sasl,
     transactions,
@@ -55,6 +56,7 @@ _MODULES = (
     logs,
     offsets,
     quorum,
+    quotas,
     reassignments,
     sasl,
     transactions,

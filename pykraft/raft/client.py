@@ -24,7 +24,9 @@ decided is read from the log and handed to the listeners.
 If the leader's log begins after the follower's ends, the leader names a snapshot instead. The follower copies it with
 FetchSnapshot, piece by piece, and its log goes on from there (`snapshot_fetch`).
 
-Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2. Not here: AddRaftVoter and RemoveRaftVoter.
+The voters change while the quorum works: `voter_changes`.
+
+Follows org.apache.kafka.raft.KafkaRaftClient, as of Kafka 4.2.
 """
 
 from collections.abc import Sequence
@@ -36,11 +38,13 @@ from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.types import LeaderAndEpoch, Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterResponse,
     BeginQuorumEpochResponse,
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     ListenerEndpoint,
+    RemoveRaftVoterResponse,
     UpdateRaftVoterResponse,
     VoteResponse,
 )
@@ -55,6 +59,7 @@ from pykraft.raft.quorum_state import Candidate, Follower, Leader, Nominee, Pros
 from pykraft.raft.reading import AnswerReader
 from pykraft.raft.replica import RaftReplica
 from pykraft.raft.service import HIGHEST_EPOCH_OF_ANSWERS, RaftService
+from pykraft.raft.voter_changes import wanted_change
 from pykraft.raft.voter_updates import upgrade
 
 _MAX_FETCH_WAIT_MS = 500
@@ -216,7 +221,8 @@ class RaftClient:
 
     def _poll_unattached(self, role: Unattached, now: int) -> int:
         if now < role.election_deadline or not self._quorum.is_voter:
-            return min(self._fetch_from_anyone(now), role.election_deadline)
+            deadline = self._fetch_from_anyone(now)
+            return min(deadline, role.election_deadline) if self._quorum.is_voter else deadline
         if self._is_shutting_down:
             return FOREVER
         self._replica.become_prospective(now)
@@ -256,17 +262,24 @@ class RaftClient:
             self._replica.become_prospective(now)
             return now
         self._maybe_update_voter(role, now)
-        if self._quorum.is_voter and isinstance(self._quorum.role, Follower):
+        is_waiting = self._quorum.is_voter or wanted_change(self._replica) is not None
+        if is_waiting and isinstance(self._quorum.role, Follower):
             self.room.look_in_at(self._quorum.role.update_deadline)
         return self._fetch_as_follower(role, now)
 
     def _maybe_update_voter(self, role: Follower, now: int) -> None:
         """Once in a fetch timeout a voter sees whether the leader knows what it is, and tells it if not. At
         kraft.version 1 the log has that, and it is wrong only after a voter has moved or was upgraded; at kraft.version
-        0 no leader knows it before it was told."""
-        if now < role.update_deadline or self._is_shutting_down or not self._quorum.is_voter:
+        0 no leader knows it before it was told. An observer that joins by itself asks as often."""
+        if now < role.update_deadline or self._is_shutting_down:
             return
         replica = self._replica
+        if not self._quorum.is_voter:
+            change = wanted_change(replica)
+            if change is not None:
+                self._quorum.put_off_update(now)
+                replica.voting.send(role.leader, change, self._on_change_response, now)
+            return
         self._quorum.put_off_update(now)
         is_static = self.kraft_version == STATIC_VOTERS
         if not role.has_updated_leader if is_static else replica.needs_voter_update:
@@ -293,7 +306,7 @@ class RaftClient:
         replica = self._replica
         leader, accumulator = replica.leader, replica.accumulator
         assert leader is not None and accumulator is not None
-        if now >= leader.check_quorum_deadline:
+        if now >= leader.check_quorum_deadline or replica.is_removed:
             replica.become_resigned(now)
             return now
         if now >= accumulator.deadline:
@@ -431,6 +444,10 @@ class RaftClient:
         if outcome is None and isinstance(self._quorum.role, Follower):
             self._quorum.record_update(now)
         return True if outcome is None else outcome
+
+    def _on_change_response(self, _: Node, response: AddRaftVoterResponse | RemoveRaftVoterResponse, now: int) -> bool:
+        """What the leader has changed comes with the log. If it has not, there is a next time."""
+        return True
 
     def _on_fetch_response(self, _: Node, response: FetchResponse, now: int) -> bool | Promise[bool]:
         partition = wire.only_partition(response)

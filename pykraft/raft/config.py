@@ -5,7 +5,7 @@ Follows org.apache.kafka.raft.QuorumConfig.
 
 from typing import Any
 
-from pykraft.common.settings.config import Key, integer
+from pykraft.common.settings.config import Key, boolean, integer
 
 ELECTION_TIMEOUT_MS = integer(
     "controller.quorum.election.timeout.ms", 1000, "a candidate waits so long, and up to twice, for votes", at_least=0
@@ -30,6 +30,9 @@ RETRY_BACKOFF_MS = integer(
 )
 APPEND_LINGER_MS = integer(
     "controller.quorum.append.linger.ms", 25, "the leader gathers records so long before it writes them", at_least=0
+)
+AUTO_JOIN = boolean(
+    "controller.quorum.auto.join.enable", False, "a controller that is no voter asks the leader to make it one"
 )
 FETCH_MAX_BYTES = integer(
     "internal.metadata.max.fetch.size.in.bytes", 8 << 20, "how much of the metadata log one fetch brings", at_least=1
@@ -74,6 +77,7 @@ RAFT_KEYS: list[Key[Any]] = [
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
     APPEND_LINGER_MS,
+    AUTO_JOIN,
     FETCH_MAX_BYTES,
     MAX_BATCH_BYTES,
     METADATA_MAX_RETENTION_BYTES,

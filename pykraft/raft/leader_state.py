@@ -10,19 +10,28 @@ A follower's fetch at offset n says that it has everything before n on its disk.
   may have a new leader that it cannot see;
 * the voters to remind: those that do not fetch get another BeginQuorumEpoch.
 
-Observers, the brokers, are kept beside the voters, for DescribeQuorum; they count for nothing.
+Observers, the brokers, are kept beside the voters, for DescribeQuorum; they count for nothing. One that is caught up
+may become a voter.
+
+A leader may remove itself from the voters. From then on a majority is one of the other voters, and this leader's own
+log does not count; it resigns when its removal is committed.
 
 Follows org.apache.kafka.raft.LeaderState.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from pykraft.common.core import FOREVER
+from pykraft.common.core import FOREVER, Promise
+from pykraft.common.errors import ErrorCode
+from pykraft.common.timer import TimerTask
 from pykraft.common.types import ReplicaKey
 from pykraft.raft.log.voters import VoterSet
 
 CHECK_QUORUM_FACTOR = 1.5
 OBSERVER_SESSION_MS = 300_000
+_FRESH_MS = 3_600_000
+"""An observer that may become a voter has fetched within this time."""
 
 
 @dataclass(slots=True)
@@ -36,6 +45,25 @@ class ReplicaProgress:
     last_caught_up: int = -1
     last_fetch_end_offset: int = 0
     """The leader's end offset at the last fetch: who reaches it was caught up then."""
+
+
+class Outcome(NamedTuple):
+    """What became of a change of the voters."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class VoterChange:
+    """One change of the voter set that the leader is making."""
+
+    key: ReplicaKey
+    """The voter that comes or goes."""
+    outcome: Promise[Outcome] = field(default_factory=Promise)
+    expiry: TimerTask | None = None
+    offset: int | None = None
+    """Of the VotersRecord; None until it is appended."""
 
 
 class LeaderState:
@@ -57,6 +85,8 @@ class LeaderState:
         """When to look for voters that need another BeginQuorumEpoch."""
         self.volatile_voters: VoterSet | None = None
         """At kraft.version 0: what the voters have told this leader of themselves, and it keeps in memory."""
+        self.change: VoterChange | None = None
+        """The change of the voters that is under way: one at a time."""
         self._fetched: set[int] = set()
         self.voters: dict[int, ReplicaProgress] = {}
         self.observers: dict[ReplicaKey, ReplicaProgress] = {}
@@ -74,14 +104,49 @@ class LeaderState:
             else:
                 progress = self.observers.pop(key, None) or ReplicaProgress(key)
             self.voters[key.id] = progress
+        self._fetched &= self.voters.keys()
         others = self.observers | {progress.key: progress for progress in before.values()}
         self.observers = dict(sorted(others.items()))
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this leader votes: it may have removed itself."""
+        progress = self.voters.get(self.local.id)
+        return progress is not None and progress.key.matches(self.local)
+
+    def put_off_check(self, now: int) -> None:
+        """Give a single voter's first follower the time to fetch: this leader waited for none before."""
+        if len(self.voters) == 1:
+            self._check_quorum_deadline = now + self._check_quorum_ms
+
+    # --- changes of the voters ----------------------------------------------------------------------------------------
+
+    def is_caught_up(self, key: ReplicaKey, now: int) -> bool:
+        """Whether this observer may become a voter: it has had everything that this leader had, and has fetched
+        lately."""
+        progress = self.observers.get(key)
+        return progress is not None and progress.last_caught_up >= 0 and now - progress.last_fetch < _FRESH_MS
+
+    def end_change(self, outcome: Outcome) -> None:
+        """The change is made, or given up."""
+        change, self.change = self.change, None
+        if change is not None:
+            if change.expiry is not None:
+                change.expiry.cancel()
+            if not change.outcome.kept:
+                change.outcome.keep(outcome)
+
+    def note_committed_change(self) -> None:
+        """End the change if its record is committed."""
+        offset = None if self.change is None else self.change.offset
+        if offset is not None and self.high_watermark is not None and offset < self.high_watermark:
+            self.end_change(Outcome(ErrorCode.NONE))
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
     def update_local(self, end_offset: int) -> bool:
         """The leader's own log is on its disk up to `end_offset`; whether the high watermark moved."""
-        if self.local.id in self.voters:
+        if self.is_voter:
             self.voters[self.local.id].end_offset = end_offset
         return self._update_high_watermark()
 
@@ -130,7 +195,7 @@ class LeaderState:
         if voter is None or not voter.key.matches(key) or key.id == self.local.id:
             return
         self._fetched.add(key.id)
-        needed = len(self.voters) // 2 + 1 - (1 if self.local.id in self.voters else 0)
+        needed = len(self.voters) // 2 + 1 - (1 if self.is_voter else 0)
         if len(self._fetched) >= needed:
             self._fetched.clear()
             self._check_quorum_deadline = now + self._check_quorum_ms
@@ -138,7 +203,7 @@ class LeaderState:
     @property
     def check_quorum_deadline(self) -> int:
         """When to resign unless a majority has fetched again; a single voter never does."""
-        return FOREVER if len(self.voters) == 1 else self._check_quorum_deadline
+        return FOREVER if len(self.voters) == 1 and self.is_voter else self._check_quorum_deadline
 
     def silent_voters(self, now: int) -> list[ReplicaKey]:
         """The voters that have not fetched for half a fetch timeout: they get a BeginQuorumEpoch. Ask again at

@@ -10,7 +10,8 @@
     RESIGNED     led this epoch, and will not again: until a new epoch begins it says so to the others
 
 `TRANSITIONS` says which role may follow which; anything else is a bug, and stops the node. Observers (brokers, and
-controllers that are no voters) are only ever UNATTACHED or FOLLOWER.
+controllers that are no voters) are UNATTACHED or FOLLOWER. A leader that has removed itself from the voters is LEADER
+until that is committed, and then RESIGNED until an election timeout is over.
 
 Two rules make elections safe, and both are in this file:
 
@@ -203,9 +204,9 @@ class QuorumState:
             self.role = Unattached(epoch=log_epoch, election_deadline=self._election_deadline(now))
         elif known.leader_id == self.local.id:
             self.role = Resigned(
-                epoch=known.epoch, leader_id=self.local.id, election_deadline=self._election_deadline(now)
+                epoch=known.epoch, leader_id=self.local.id, election_deadline=self._random_deadline(now)
             )
-        elif known.voted is not None and known.voted.matches(self.local):
+        elif known.voted is not None and known.voted.matches(self.local) and self.is_voter:
             self.role = Candidate(
                 epoch=known.epoch,
                 voted=self.local,
@@ -267,6 +268,8 @@ class QuorumState:
         role = self.role
         assert epoch >= role.epoch, f"from {role} to an older epoch {epoch}"
         match role:
+            case _ if not self.is_voter:
+                deadline = FOREVER
             case Prospective() if self.vote_is_rejected(role):
                 deadline = self._election_deadline(now)
             case Unattached() | Nominee() | Resigned():
@@ -332,7 +335,7 @@ class QuorumState:
             Resigned(
                 epoch=role.epoch,
                 leader_id=self.local.id,
-                election_deadline=self._election_deadline(now),
+                election_deadline=self._random_deadline(now),
                 successors=successors,
             )
         )
@@ -409,8 +412,9 @@ class QuorumState:
     def _election_deadline(self, now: int) -> int:
         """Between one and two election timeouts from now, by chance, so that not all stand at once. An observer never
         stands."""
-        if not self.is_voter:
-            return FOREVER
+        return self._random_deadline(now) if self.is_voter else FOREVER
+
+    def _random_deadline(self, now: int) -> int:
         timeout_ms = max(1, self._election_timeout_ms)
         return now + timeout_ms + self._random.randrange(timeout_ms)
 

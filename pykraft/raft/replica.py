@@ -30,7 +30,7 @@ from pykraft.protocol.messages.data import FetchResponse
 from pykraft.raft import config as keys
 from pykraft.raft import wire
 from pykraft.raft.election import QuorumStateFile
-from pykraft.raft.leader_state import LeaderState
+from pykraft.raft.leader_state import LeaderState, Outcome
 from pykraft.raft.log.accumulator import BatchAccumulator
 from pykraft.raft.log.history import check_understood
 from pykraft.raft.log.replicated_log import ReplicatedLog
@@ -88,9 +88,10 @@ class RaftReplica:
         random: Random,
         clock: Clock,
         trace: Tracer,
+        can_become_voter: bool,
     ) -> None:
         """`local_endpoint()` is where this node's controller listener is reached; `bootstrap` are addresses to find the
-        quorum by."""
+        quorum by. `can_become_voter` is true of controllers."""
         self.cluster_id = cluster_id
         self.local = local
         self.listener_name = listener_name
@@ -100,6 +101,7 @@ class RaftReplica:
         self.config = config
         self.clock = clock
         self.trace = trace
+        self.can_become_voter = can_become_voter
         self.room = Room("raft")
         self.on_transition: list[Callable[[], None]] = []
         """Hear that the role, or the leader, is another one. In the middle of the transition: they may only note it."""
@@ -153,6 +155,14 @@ class RaftReplica:
         elsewhere, or supports other levels."""
         is_in_log = self.control_records.kraft_version != STATIC_VOTERS
         return is_in_log and self.control_records.voters.needs_update(self.local_voter)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether this node leads, and is committed to vote no more: it has to resign."""
+        leader = self.leader
+        if leader is None or leader.high_watermark is None or leader.is_voter:
+            return False
+        return self.control_records.history.latest_offset < leader.high_watermark
 
     @property
     def leader_node(self) -> Node | None:
@@ -237,6 +247,8 @@ class RaftReplica:
         for note in self.on_transition:
             note()
         if not isinstance(self.quorum.role, Leader):
+            if self.leader is not None:
+                self.leader.end_change(Outcome(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             self.leader = None
             self.accumulator = None
             self.release_parked()
@@ -309,9 +321,10 @@ class RaftReplica:
 
     def append_fetched(self, data: memoryview) -> None:
         """Append what the leader sent, and `check_fetched` has found good; a voter's next fetch says that it is on the
-        disk, so it is synced here."""
+        disk, so it is synced here. So does a controller that is no voter yet: from when the leader makes it one, what
+        it has fetched counts."""
         if self.log.append_as_follower(data):
-            if self.quorum.is_voter:
+            if self.can_become_voter:
                 self.log.sync()
             self.control_records.update()
             self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
@@ -401,6 +414,7 @@ class RaftReplica:
         """As the leader: more is decided."""
         assert self.leader is not None and self.leader.high_watermark is not None
         self.advance_high_watermark(self.leader.high_watermark)
+        self.leader.note_committed_change()
         self.release_parked()
 
     def advance_high_watermark(self, offset: int) -> None:

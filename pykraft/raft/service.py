@@ -8,6 +8,8 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Node, OffsetAndEpoch, ReplicaKey
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
@@ -16,6 +18,8 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
     VoteRequest,
@@ -23,11 +27,13 @@ from pykraft.protocol.messages.quorum import (
 )
 from pykraft.raft import config as keys
 from pykraft.raft import wire
+from pykraft.raft.leader_state import Outcome
 from pykraft.raft.log.replicated_log import Verdict
 from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.raft.quorum_description import describe_quorum
 from pykraft.raft.quorum_state import Follower, Prospective, Unattached, grants_vote
 from pykraft.raft.replica import RaftReplica, unavailable
+from pykraft.raft.voter_changes import add_voter, remove_voter
 from pykraft.raft.voter_updates import update_voter
 
 HIGHEST_EPOCH = (1 << 31) - (1 << 16)
@@ -249,6 +255,33 @@ class RaftService:
         if error is ErrorCode.NONE:
             error = update_voter(replica, wire.voter_of(request), now)
         return wire.update_response(replica.view, error)
+
+    def add_raft_voter(self, request: AddRaftVoterRequest, now: int) -> Promise[AddRaftVoterResponse]:
+        """An administrator, or the observer itself, wants it to vote."""
+        self._replica.room.mark("change")
+        if self._is_foreign(request.cluster_id):
+            outcome = Promise.of(self._foreign(request.cluster_id))
+        else:
+            key, endpoints = (
+                ReplicaKey(request.voter_id, request.voter_directory_id),
+                wire.endpoints_of(request.listeners),
+            )
+            outcome = add_voter(self._replica, key, endpoints, request.ack_when_committed, now)
+        return outcome.map(lambda made: AddRaftVoterResponse(error_code=made.error, error_message=made.message))
+
+    def remove_raft_voter(self, request: RemoveRaftVoterRequest, now: int) -> Promise[RemoveRaftVoterResponse]:
+        """An administrator wants this voter to vote no more, or another replica with its id, on another disk."""
+        self._replica.room.mark("change")
+        if self._is_foreign(request.cluster_id):
+            outcome = Promise.of(self._foreign(request.cluster_id))
+        else:
+            key = ReplicaKey(request.voter_id, request.voter_directory_id)
+            outcome = remove_voter(self._replica, key, now)
+        return outcome.map(lambda made: RemoveRaftVoterResponse(error_code=made.error, error_message=made.message))
+
+    def _foreign(self, cluster_id: str | None) -> Outcome:
+        own = self._replica.cluster_id
+        return Outcome(ErrorCode.INCONSISTENT_CLUSTER_ID, f"the request is for cluster {cluster_id}, but this is {own}")
 
     # --- tools --------------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ from pykraft.raft.replica import RaftReplica, voters_records
 
 def update_voter(replica: RaftReplica, voter: Voter, now: int) -> ErrorCode:
     """As the leader: keep what a voter says of itself, in memory or in the log. REQUEST_TIMED_OUT if it should try
-    again later: this leadership has committed nothing yet, or another voter set is not committed yet."""
+    again later: this leadership has committed nothing yet, another voter set is not committed yet, or a voter is being
+    added or removed."""
     leader, level = replica.leader, replica.control_records.kraft_version
     assert leader is not None
     low, high = voter.kraft_versions
@@ -56,7 +57,7 @@ def update_voter(replica: RaftReplica, voter: Voter, now: int) -> ErrorCode:
 def _current_voters(replica: RaftReplica) -> VoterSet | None:
     """The voters that an update changes; None while they cannot be changed."""
     leader, control_records = replica.leader, replica.control_records
-    if leader is None or leader.high_watermark is None:
+    if leader is None or leader.high_watermark is None or leader.change is not None:
         return None
     if control_records.kraft_version == STATIC_VOTERS:
         return leader.volatile_voters

@@ -14,6 +14,7 @@ from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, Endpoint, No
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, LeaderIdAndEpoch
 from pykraft.protocol.messages.data import NodeEndpoint as FetchNodeEndpoint
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -22,6 +23,7 @@ from pykraft.protocol.messages.quorum import (
     FetchSnapshotResponse,
     ListenerEndpoint,
     NodeEndpoint,
+    RemoveRaftVoterRequest,
     SnapshotId,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
@@ -180,21 +182,45 @@ def update_request(cluster_id: str, epoch: int, voter: Voter) -> UpdateRaftVoter
         current_leader_epoch=epoch,
         voter_id=voter.key.id,
         voter_directory_id=voter.key.directory_id,
-        listeners=[
-            ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
-            for name, endpoint in sorted(voter.endpoints.items())
-        ],
+        listeners=_listeners(voter),
         kraft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
             min_supported_version=voter.kraft_versions.minimum, max_supported_version=voter.kraft_versions.maximum
         ),
     )
 
 
+def add_request(cluster_id: str, voter: Voter, timeout_ms: int) -> AddRaftVoterRequest:
+    """The controller that sends it wants to vote. It does not wait for the commit: it has to fetch for that."""
+    return AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=_listeners(voter),
+        ack_when_committed=False,
+    )
+
+
+def remove_request(cluster_id: str, key: ReplicaKey) -> RemoveRaftVoterRequest:
+    return RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=key.id, voter_directory_id=key.directory_id)
+
+
+def _listeners(voter: Voter) -> list[ListenerEndpoint]:
+    return [
+        ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
+        for name, endpoint in sorted(voter.endpoints.items())
+    ]
+
+
+def endpoints_of(listeners: Sequence[ListenerEndpoint]) -> dict[str, Endpoint]:
+    return {listener.name: Endpoint(listener.host, listener.port) for listener in listeners}
+
+
 def voter_of(request: UpdateRaftVoterRequest) -> Voter:
     """What a voter says of itself."""
     return Voter(
         ReplicaKey(request.voter_id, request.voter_directory_id),
-        {listener.name: Endpoint(listener.host, listener.port) for listener in request.listeners},
+        endpoints_of(request.listeners),
         VersionRange(
             request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
         ),

@@ -11,7 +11,8 @@ inner loop of producing. There are two ways through it:
 
 Kafka has two ways, too, and they differ in what they refuse. If a compressed batch is to be appended unchanged, Kafka
 does not compare the length of a record with its fields (`is_strict` is False). So it appends a batch whose lengths lead
-nowhere, and every consumer fails at it. In all other batches the fields must fill the record.
+nowhere, and every consumer fails at it. In all other batches the fields must fill the record. (Kafka 4.4 refuses a
+negative length everywhere.)
 
 A few kilobytes can hold a hundred million headers, so a stream with more than MAX_HEADERS is refused. Kafka has no such
 bound.
@@ -32,6 +33,8 @@ RECORDS_PER_TURN = 5000
 """After this many records, looked at or packed again, other requests have their turn."""
 MAX_HEADERS = 1 << 18
 """A compressed batch may not have more headers, in all its records together."""
+LONGEST_RECORD_BYTES = (1 << 31) - 1
+"""A length is an int32."""
 _SHORTEST = 6
 """The shortest length of a record: one byte each for attributes, timestamp delta, offset delta, the lengths of key and
 value, and the number of headers."""
@@ -120,10 +123,15 @@ def look_over(chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is
 
 
 def record_facts(
-    chunks: Iterable[Chunk], count: int, *, is_strict: bool = True, is_stream: bool = True
+    chunks: Iterable[Chunk],
+    count: int,
+    *,
+    is_strict: bool = True,
+    is_stream: bool = True,
+    longest_bytes: int = LONGEST_RECORD_BYTES,
 ) -> Iterator[RecordFacts]:
-    """The same records one by one."""
-    reader = RecordReader(iter(chunks), b"", 0, is_strict=is_strict, is_stream=is_stream)
+    """The same records one by one. One of more than `longest_bytes` is INVALID_RECORD."""
+    reader = RecordReader(iter(chunks), b"", 0, is_strict=is_strict, is_stream=is_stream, longest_bytes=longest_bytes)
     for number in range(count):
         yield reader.read(number, count)
     reader.check_end(count)
@@ -144,12 +152,29 @@ def _too_many_headers() -> KafkaError:
 class RecordReader:
     """Reads the records of a batch, one after the other. Of a stream it holds one chunk at a time."""
 
-    __slots__ = ("_chunks", "_is_stream", "_is_strict", "_passed_bytes", "chunk", "headers", "position")
+    __slots__ = (
+        "_chunks",
+        "_is_stream",
+        "_is_strict",
+        "_longest_bytes",
+        "_passed_bytes",
+        "chunk",
+        "headers",
+        "position",
+    )
 
     def __init__(
-        self, chunks: Iterator[Chunk], chunk: Chunk, position: int, *, is_strict: bool, is_stream: bool
+        self,
+        chunks: Iterator[Chunk],
+        chunk: Chunk,
+        position: int,
+        *,
+        is_strict: bool,
+        is_stream: bool,
+        longest_bytes: int = LONGEST_RECORD_BYTES,
     ) -> None:
         self._chunks = chunks
+        self._longest_bytes = longest_bytes
         self._is_strict = is_strict
         self._is_stream = is_stream
         self._passed_bytes = 0
@@ -199,8 +224,10 @@ class RecordReader:
             # The one fault that Kafka's validator does not expect where nothing is compressed.
             code = ErrorCode.INVALID_RECORD if self._is_stream else ErrorCode.UNKNOWN_SERVER_ERROR
             raise KafkaError(code, f"the length of record {number}: {error.detail}") from error
-        if self._is_strict and length < _SHORTEST:
+        if length < (_SHORTEST if self._is_strict else 0):
             raise invalid_record(f"record {number} claims a length of {length}")
+        if length > self._longest_bytes:
+            raise invalid_record(f"record {number} has {length} bytes, {self._longest_bytes} are allowed")
         return length, end
 
     def _number(self) -> int:

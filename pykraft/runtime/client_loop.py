@@ -38,6 +38,8 @@ class ClientLoop:
         self._selector = Selector()
         self._network = NetworkClient(self._selector, client_id, random)
         self._network.login_of = lambda _: core.metadata.login
+        self._network.meant = core.metadata.meant
+        self._network.on_misrouted = core.metadata.rebootstrap
 
     @property
     def now(self) -> int:

@@ -147,6 +147,7 @@ class NodeThread:
 
     def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
         options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
+        self.node.client_quotas.on_change.append(lambda: self._set_rates_of_addresses(quotas))
         clock, values = self._clock.now, self.node.config.values
         if network == "fused":
             return FusedStages(self.node, self._selector, self._client.timer, clock, self._stopwatch, options, quotas)
@@ -162,6 +163,12 @@ class NodeThread:
             network_threads=values[keys.NUM_NETWORK_THREADS],
             handlers=values[keys.NUM_IO_THREADS],
         )
+
+    def _set_rates_of_addresses(self, quotas: dict[ListenerKind, ConnectionQuotas]) -> None:
+        """Let the quotas of the metadata hold for those who connect."""
+        rates = self.node.client_quotas.connection_rates
+        for each in quotas.values():
+            each.set_rates_of_addresses(rates)
 
     def _bind(self) -> None:
         ports = {}

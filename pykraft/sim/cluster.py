@@ -20,7 +20,7 @@ from typing import Protocol
 from pykraft.broker.broker import Broker
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC, InternalLog
 from pykraft.broker.describe import NodeView, describe, never_started
-from pykraft.broker.settings.config import RACK_AWARE_SELECTOR, read_node_config
+from pykraft.broker.settings.config import read_node_config
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import format_directories
 from pykraft.client.administration.admin import NewTopic
@@ -41,16 +41,20 @@ from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.invariants import PLAIN, RECREATED, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
+from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
+from pykraft.sim.workloads.voter_workload import VoterChanger
 from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Network
@@ -59,8 +63,6 @@ from pykraft.sim.world.slices import SeededBursts, SeededSlice
 from pykraft.storage.log_tail import Tails
 
 FIRST_CONTROLLER_ID = 101
-_BROKER_PORT = 9092
-_CONTROLLER_PORT = 9093
 _MOST_STORMY_STEPS = 8_000
 """A storm is over after this many events, however early: a busy cluster has had its chances by then."""
 _SETTLE_CHECK_US = 100 * US_PER_MS
@@ -113,6 +115,7 @@ class SimulatedCluster:
         self._maker: TopicMaker
         self._administrator: Administrator | None = None
         self._elector: Elector | None = None
+        self._changers: list[VoterChanger] = []
         self._groups: list[GroupWorkload] = []
         self._bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
@@ -133,7 +136,7 @@ class SimulatedCluster:
         controllers = separate or brokers
         self.cluster_id = cluster_id = str(Uuid.random(self._dice("cluster id")))
         for node_id in [*brokers, *separate]:
-            config = read_node_config(self._properties(node_id, brokers, controllers))
+            config = read_node_config(node_properties(self.knobs, node_id, brokers, controllers))
             dice = self._dice(f"node {node_id}")
             machine = SimulatedNode(
                 config,
@@ -150,7 +153,8 @@ class SimulatedCluster:
             if self.seed % sleep_laws.AUDIT_PERIOD == 0:
                 machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check
             self.nodes[node_id] = machine
-            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, levels=self._levels)
+            voters = voters_to_begin_with(self.knobs, config, cluster_id, controllers)
+            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, voters, levels=self._levels)
             machine.filesystem.sync_all()
             self.scheduler.after(dice.randint(0, 200) * US_PER_MS, partial(self._start_first, machine))
 
@@ -165,36 +169,9 @@ class SimulatedCluster:
         bank = {} if knobs is None else {TRANSACTION_VERSION: knobs.version}
         return {**NEW_CLUSTER, **bank, **self.knobs.features}
 
-    def _properties(self, node_id: int, brokers: list[int], controllers: list[int]) -> dict[str, str]:
-        is_broker, is_controller = node_id in brokers, node_id in controllers
-        listeners = [f"PLAINTEXT://node-{node_id}:{_BROKER_PORT}"] * is_broker
-        listeners += [f"CONTROLLER://node-{node_id}:{_CONTROLLER_PORT}"] * is_controller
-        found: dict[str, object] = {
-            "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
-            "node.id": node_id,
-            "listeners": ",".join(listeners),
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.voters": ",".join(f"{n}@node-{n}:{_CONTROLLER_PORT}" for n in controllers),
-            "log.dirs": "/data",
-            "auto.create.topics.enable": "false",
-            **self.knobs.properties,
-            **self._rack_of(node_id),
-            **{name: value for group in self.knobs.groups for name, value in group.properties.items()},
-            **(self.knobs.transactions.properties if self.knobs.transactions is not None else {}),
-        }
-        return {key: str(value) for key, value in found.items()}
-
-    def _rack_of(self, node_id: int) -> dict[str, object]:
-        """Where a broker is, and that it sends consumers to the nearest replica."""
-        racks = self.knobs.racks
-        if not racks or node_id > len(racks):
-            return {}
-        return {"broker.rack": racks[node_id - 1], "replica.selector.class": RACK_AWARE_SELECTOR}
-
     def _make_clients(self) -> None:
         knobs = self.knobs
-        servers = ",".join(f"node-{node_id}:{_BROKER_PORT}" for node_id in range(1, knobs.brokers + 1))
+        servers = ",".join(f"node-{node_id}:{BROKER_PORT}" for node_id in range(1, knobs.brokers + 1))
         settings = {name: str(value) for name, value in knobs.topic.items()}
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
         self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
@@ -217,6 +194,8 @@ class SimulatedCluster:
             every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
             self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
+        if knobs.voters is not None:
+            self._make_changers(knobs.voters)
         if knobs.recreations is not None:
             self._recreation = RecreationWorkload(
                 knobs.recreations, knobs.brokers, servers, self.watcher, self._time_ms, self.network, self._dice
@@ -246,6 +225,16 @@ class SimulatedCluster:
             self._groups.append(self._make_group(group, servers))
         if knobs.transactions is not None:
             self._make_bank(knobs.transactions, topic, servers)
+
+    def _make_changers(self, knobs: VoterKnobs) -> None:
+        self.watcher.voters = VoterLaws()
+        ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.knobs.controllers)
+        controllers = ",".join(f"node-{node_id}:{CONTROLLER_PORT}" for node_id in ids)
+        for number in range(knobs.administrators):
+            name = f"voter-changer-{number}"
+            changer = VoterChanger(controllers, knobs, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name))
+            self._changers.append(changer)
+            self._add_client(name, changer)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
         self.watcher.transaction_version = knobs.version
@@ -400,6 +389,9 @@ class SimulatedCluster:
             setattr(progress, f"{knobs.protocol}_rebalances", laws.rebalances)
         if self._recreation is not None:
             progress.groups_deleted = self._recreation.group_laws.deletions
+        if (voters := self.watcher.voters) is not None:
+            progress.voters_added, progress.voters_removed = voters.added, voters.removed
+            progress.leaders_removed = voters.resigned
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------
@@ -414,6 +406,8 @@ class SimulatedCluster:
             self._administrator.is_active = False
         if self._elector is not None:
             self._elector.is_active = False
+        for changer in self._changers:
+            changer.is_active = False
         if self._recreation is not None:
             self._recreation.end()
         if self._bank is not None:
@@ -479,6 +473,8 @@ class SimulatedCluster:
             return "the topic was not made"
         if self._administrator is not None and self._administrator.is_waiting:
             return "the administrator waits for an answer"
+        if any(changer.is_waiting for changer in self._changers):
+            return "an administrator of the voters waits for an answer"
         if self._recreation is not None and (why := self._recreation.missing) is not None:
             return why
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]

@@ -8,7 +8,7 @@ happened in this history, and nothing that did not.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.laws.progress import Progress
 
 WORDS = {
     "elections": ("election", "elections"),

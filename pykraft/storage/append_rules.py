@@ -21,6 +21,7 @@ from pykraft.common.settings.topic_config import (
     FOREVER_MS,
     INTERNAL_SEGMENT_BYTES,
     MAX_COMPACTION_LAG_MS,
+    MAX_DECOMPRESSED_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES,
     MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
@@ -46,6 +47,8 @@ class AppendRules:
     """The settings of one topic, as an append needs them."""
 
     max_message_bytes: int
+    max_decompressed_bytes: int
+    """How long a record of a compressed batch may be."""
     codec: Compression | None
     """What the records are packed with; None if the producer decides."""
     levels: Mapping[Compression, int]
@@ -77,6 +80,7 @@ class AppendRules:
             longest_ms = min(longest_ms, config[MAX_COMPACTION_LAG_MS])
         return cls(
             max_message_bytes=config[MAX_MESSAGE_BYTES],
+            max_decompressed_bytes=config[MAX_DECOMPRESSED_MESSAGE_BYTES],
             codec=None if codec == "producer" else Compression.named(codec),
             levels={one: config[level] for one, level in _LEVELS.items()},
             wants_keys=wants_keys,

@@ -17,7 +17,8 @@ nothing are cleared, too. With ``message.timestamp.type=LogAppendTime`` the batc
 With a ``compression.type`` that is not the producer's the records are decoded, numbered and packed again, as Kafka's
 producer would write them. Kafka does not look at the offset deltas of a batch that is not compressed, so they stay.
 
-Some settings refuse single records: ``cleanup.policy`` with compact those without a key,
+Some settings refuse single records: ``max.decompressed.message.bytes`` those of a compressed batch that are longer (and
+with them the batch), ``cleanup.policy`` with compact those without a key,
 ``message.timestamp.before.max.ms`` and ``message.timestamp.after.max.ms`` those that are too old or too young. Only
 where the overview shows that there may be some, the records are gone through one by one. The answer names those that
 are wrong, ten thousand at most.
@@ -58,6 +59,7 @@ from pykraft.records.batch import (
 from pykraft.records.compression import Compression, decompress_chunks, has_linked_blocks
 from pykraft.records.filtering import repacked
 from pykraft.records.overview import (
+    LONGEST_RECORD_BYTES,
     RECORDS_PER_TURN,
     Chunk,
     Overview,
@@ -154,9 +156,12 @@ def validation(batch: RecordBatch, rules: AppendRules, now_ms: int, budget: Unpa
         chunks = (batch.buffer[HEADER_BYTES:],)
         budget.turn_bytes += batch.size - HEADER_BYTES
     found = yield from overview(chunks, batch.count, is_strict=is_strict, is_stream=is_compressed)
-    if _may_be_wrong(found, batch, rules, now_ms):
+    longest_bytes = rules.max_decompressed_bytes if is_compressed else LONGEST_RECORD_BYTES
+    if longest_bytes < MAX_BATCH_BYTES or _may_be_wrong(found, batch, rules, now_ms):
         yield from budget.pause_if_due()
-        facts = record_facts(_chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed)
+        facts = record_facts(
+            _chunks(batch), batch.count, is_strict=is_strict, is_stream=is_compressed, longest_bytes=longest_bytes
+        )
         max_timestamp = yield from _check_one_by_one(facts, batch, rules, now_ms)
     else:
         max_timestamp = max(NO_TIMESTAMP, batch.base_timestamp + found.largest_delta)

@@ -1,9 +1,12 @@
 """The client's side of a connection: a broker's to its controller, a follower's to its leader, a producer's to any
 broker.
 
-A new connection asks first what the server speaks (ApiVersions), in the newest version that this side knows; a server
-that does not know that version says so in version 0, and is asked again in version 0. From then on every request goes
-out in the newest version that both know.
+A new connection asks first what the server speaks (ApiVersions), in the newest version that this side knows. A server
+that does not know that version says so in version 0, with the versions that it does know, and is asked again in the
+newest of them. From then on every request goes out in the newest version that both know.
+
+A client that has learned of the cluster also says which broker of which cluster it means. An address may have changed
+hands since: then the broker there refuses (KIP-1242), and the client must begin with its bootstrap servers again.
 
 Where the client must prove who it is, its login follows (`client_login`), and everything else waits for that.
 
@@ -33,6 +36,17 @@ class UnsupportedVersion(Exception):  # noqa: N818 (it is an answer, not a fault
     """The server speaks no version of this API that this side speaks."""
 
 
+class MisroutedError(ProtocolError):
+    """The server is not the broker that was meant, or is in another cluster."""
+
+
+class Meant(NamedTuple):
+    """Which broker a connection is to reach."""
+
+    cluster_id: str
+    node_id: int
+
+
 class Sent(NamedTuple):
     """A request that was sent and not answered yet. `ticket` is the sender's own mark."""
 
@@ -54,6 +68,7 @@ class ClientChannel:
         self.frames = FrameReader(_MAX_RESPONSE_BYTES)
         self._in_flight: deque[Sent] = deque()
         self._correlation_id = 0
+        self._greeting = ApiVersionsRequest()
         self.api_versions: dict[int, tuple[int, int]] | None = None
         """What the server speaks; None until it has said so."""
 
@@ -65,13 +80,14 @@ class ClientChannel:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    def greet(self) -> list[Any]:
-        """The first bytes to send."""
-        return self._greet(ApiVersionsRequest.versions[1])
-
-    def _greet(self, version: int) -> list[Any]:
-        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
-        return self._send(None, request, version)
+    def greet(self, meant: Meant | None = None) -> list[Any]:
+        """The first bytes to send; they say which broker is `meant`."""
+        self._greeting = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+        )
+        if meant is not None:
+            self._greeting.cluster_id, self._greeting.node_id = meant
+        return self._send(None, self._greeting, ApiVersionsRequest.versions[1])
 
     def send(self, ticket: Any, request: Request) -> list[Any]:
         """The bytes of a request, as parts; `UnsupportedVersion` if the server cannot read any version of it."""
@@ -119,10 +135,12 @@ class ClientChannel:
             raise ProtocolError("an ApiVersions answer has no error code")
         (error,) = struct.unpack_from(">h", frame, 4)
         if error == ErrorCode.UNSUPPORTED_VERSION and sent.version > 0:
-            self.greeting_again = self._greet(0)
+            self.greeting_again = self._send(None, self._greeting, _common_version(frame, sent.version))
             return
         _, response = decode_response(ApiVersionsResponse, sent.version, frame)
         assert isinstance(response, ApiVersionsResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            raise MisroutedError(f"{self._greeting.node_id} of cluster {self._greeting.cluster_id} is elsewhere")
         if response.error_code:
             raise ProtocolError(f"the server refused to say what it speaks: {ErrorCode.of(response.error_code).name}")
         self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
@@ -144,6 +162,15 @@ class ClientChannel:
         """The bytes to send, now that what the login needs is computed."""
         assert self._login is not None, "only a login computes"
         return self.send(None, self._login.go_on(result))
+
+
+def _common_version(refusal: memoryview, refused: int) -> int:
+    """The newest version of ApiVersions below the `refused` one that the server knows. It refuses in version 0, and
+    since KIP-511 says which ones it knows."""
+    _, response = decode_response(ApiVersionsResponse, 0, refusal)
+    assert isinstance(response, ApiVersionsResponse)
+    known = {api.api_key: api.max_version for api in response.api_keys}
+    return max(0, min(known.get(ApiVersionsRequest.api, 0), refused - 1))
 
 
 def wants_answer(request: Request) -> bool:

@@ -36,11 +36,11 @@ from typing import Any, Protocol
 from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ProtocolError
 from pykraft.common.timer import Backoff, Timer, TimerTask
-from pykraft.common.types import Endpoint
+from pykraft.common.types import Endpoint, Node
 from pykraft.security.login import SaslLogin
 from pykraft.security.mechanism import Salting
 from pykraft.security.scram import compute
-from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion, wants_answer
+from pykraft.transport.client_channel import ClientChannel, Meant, MisroutedError, UnsupportedVersion, wants_answer
 from pykraft.transport.client_login import LoginExchange, LoginFailed
 
 RECONNECT_BACKOFF_MS = 50
@@ -91,6 +91,8 @@ class Peer:
         self.is_to_controller = is_to_controller
         """The listener there is that of the controllers."""
         self.channel = ClientChannel(peers.client_id)
+        self._node: Node | None = None
+        """Which node this address is that of, as the latest request has it."""
         self._wire: Wire | None = None
         self._unsent: deque[_Waiting] = deque()
         self._unanswered: deque[_Waiting] = deque()
@@ -107,6 +109,7 @@ class Peer:
             return
         waiting.task = self._peers.timer.at(now + outbound.timeout_ms, lambda then: self._give_up(waiting, then))
         self._unsent.append(waiting)
+        self._node = outbound.destination
         self._last_used = now
         self._advance(now)
 
@@ -159,7 +162,7 @@ class Peer:
 
     def connected(self, now: int) -> None:
         """The wire is open."""
-        self._send_greeting(self.channel.greet(), now)
+        self._send_greeting(self.channel.greet(None if self._node is None else self._peers.meant(self._node)), now)
 
     def _send_greeting(self, parts: Sequence[Any], now: int) -> None:
         assert self._wire is not None
@@ -176,6 +179,10 @@ class Peer:
         while channel is self.channel and self._wire is not None:
             try:
                 answer = channel.next_response()
+            except MisroutedError:
+                self.closed(now)
+                self._peers.on_misrouted()
+                return
             except (ProtocolError, struct.error):
                 self.closed(now)
                 return
@@ -271,6 +278,10 @@ class Peers:
         """How many requests have had their answer or failure handed out."""
         self._sweep_at = 0
         self._done: deque[tuple[Outbound, object]] = deque()
+        self.meant: Callable[[Node], Meant | None] = lambda node: None
+        """Which broker a new connection to this node is to reach; None: whichever there is."""
+        self.on_misrouted: Callable[[], object] = lambda: None
+        """Hears that there was another."""
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of what a callback has raised; None: it is raised to the caller."""
 

@@ -33,7 +33,7 @@ from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ListenerKind, advertised, formats
 from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
 from pykraft.protocol.messages.brokers import EnvelopeRequest
-from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from pykraft.protocol.messages.cluster import ANY_NODE, ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.primitives import TooManyElementsError
 from pykraft.protocol.schema import Request, Response
@@ -232,6 +232,9 @@ def refusal_of_versions(kind: ListenerKind, error: ErrorCode) -> Response:
 
 
 def _is_legal(message: ApiVersionsRequest) -> bool:
-    """Client software is named by letters, digits, dots and dashes (KIP-511)."""
+    """Client software is named by letters, digits, dots and dashes (KIP-511). A client names the cluster and the node
+    that it means, or neither."""
     names = (message.client_software_name, message.client_software_version)
+    if (message.cluster_id is None) != (message.node_id == ANY_NODE):
+        return False
     return all(_LEGAL_SOFTWARE.fullmatch(name) for name in names)

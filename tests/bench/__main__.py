@@ -22,6 +22,7 @@ import pyspark
 from pykraft.course.machine import Machine
 from tests.bench import (
     controllers,
+    fairness,
     group_memory,
     groups,
     idle_follower,
@@ -87,6 +88,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "reassignment": reassignment.measure,
     "librdkafka": librdkafka.measure,
     "small_requests": small_requests.measure,
+    "fairness": fairness.measure,
     "storage": storage.measure,
     "partitions": many_partitions.measure,
     "controllers": controllers.measure,

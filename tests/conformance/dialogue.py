@@ -3,9 +3,10 @@
 A case is a test that takes the fixture `talk`, a `Dialogue`. It makes what it needs with `topic`, which is not written
 down, and asks with ``talk.to(node).ask(request, version)``, which is. At its end what is written must be what Apache
 Kafka answered: that is kept in answers/, one file for each module, and a run with REWRITE_ANSWERS=1 (and Java) writes
-it again from Apache Kafka's answers. Where pykraft answers otherwise and is to stay so for now, differences.txt says
-where, how, and why; a difference that is gone must be struck out there (REWRITE_DIFFERENCES=1 writes down what there
-is, and leaves a question mark for the reason).
+it again from the answers of its newest release. Where pykraft answers otherwise and is to stay so for now,
+differences.txt says where, how, and why; a difference that is gone must be struck out there (REWRITE_DIFFERENCES=1
+writes down what there is, and leaves a question mark for the reason). An older release of Apache Kafka has such a file
+of its own: it shows what a release has changed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.harness.connection import Closed, Connection, answer_that
 
 FOLDER = Path(__file__).parent
 DIFFERENCES = FOLDER / "differences.txt"
+"""pykraft's."""
 REWRITE = bool(os.environ.get("REWRITE_ANSWERS"))
 REWRITE_DIFFERENCES = bool(os.environ.get("REWRITE_DIFFERENCES"))
 SILENCE_S = 0.5
@@ -187,18 +189,24 @@ def judge(dialogue: Dialogue, module: str) -> None:
     assert dialogue.case in answers, f"{path.name} has no answers of Apache Kafka to {dialogue.case}: REWRITE_ANSWERS=1"
     found = difference(answers[dialogue.case], dialogue.lines)
     listed: list[str] = []
-    if dialogue.server.name == "pykraft":
-        known = read_sections(DIFFERENCES)
+    if dialogue.server.name != "apache":
+        path = differences_of(dialogue.server.name)
+        known = read_sections(path)
         noted = known.pop(f"{module}.{dialogue.case}", [])
         listed = [line for line in noted if not line.startswith(WHY)]
         if REWRITE_DIFFERENCES:
             why = [line for line in noted if line.startswith(WHY)] or [f"{WHY} ?"]
-            write_sections(DIFFERENCES, known | ({f"{module}.{dialogue.case}": [*why, *found]} if found else {}))
+            write_sections(path, known | ({f"{module}.{dialogue.case}": [*why, *found]} if found else {}))
             return
     if found != listed:
         title = f"{dialogue.server.name} (+) does not answer as Apache Kafka (-):"
         expected = ["", "differences.txt has:", *listed] if listed else []
         raise AssertionError("\n".join([title, *found, *expected]))
+
+
+def differences_of(server: str) -> Path:
+    """Where it is written how this server answers otherwise than Apache Kafka's newest release."""
+    return DIFFERENCES if server == "pykraft" else FOLDER / f"differences-{server}.txt"
 
 
 def difference(apache: Sequence[str], other: Sequence[str]) -> list[str]:

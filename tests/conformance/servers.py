@@ -1,7 +1,7 @@
-"""The two that are asked: three nodes of pykraft, and three of Apache Kafka, with the same settings.
+"""Those that are asked: three nodes of pykraft, and three of Apache Kafka, with the same settings.
 
-Apache Kafka is formatted as usual: it keeps eligible leader replicas, and its voters are static. pykraft's cluster is
-formatted so, too.
+All are formatted at the feature levels of our base, Kafka 4.2: they keep eligible leader replicas. Their voters are
+static.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykraft.broker.settings.config import RACK_AWARE_SELECTOR
 from pykraft.common.settings.config import parse_properties
 from pykraft.metadata.versions import KRAFT_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
-from tests.harness.apache_kafka import QUICK_START, ApacheKafka
+from tests.harness.apache_kafka import NEWEST, QUICK_START, ApacheKafka
 from tests.harness.asking import PATIENT, UNDISTURBED
 from tests.harness.connection import answer_that
 
@@ -84,12 +84,18 @@ class PykraftServer:
 
 
 class ApacheServer:
-    """Three nodes of Apache Kafka."""
+    """Three nodes of Apache Kafka. The newest release is the one that the answers come from."""
 
-    name = "apache"
-
-    def __init__(self) -> None:
-        self.kafka = ApacheKafka(nodes=len(NODES), properties=PROPERTIES, heap="384m", java_options=QUICK_START)
+    def __init__(self, version: str) -> None:
+        self.name = "apache" if version == NEWEST else f"apache-{version}"
+        self.kafka = ApacheKafka(
+            nodes=len(NODES),
+            properties=PROPERTIES,
+            heap="384m",
+            java_options=QUICK_START,
+            version=version,
+            format_options=["--release-version", "4.2"],
+        )
         self.bootstrap_servers = self.kafka.bootstrap_servers
 
     def address(self, node: int) -> str:

@@ -14,7 +14,11 @@ import pytest
 
 from pykraft.cli import main
 from tests.conformance.servers import Server, wait_until_led
+from tests.harness.apache_kafka import VERSION
 from tests.harness.waiting import wait_until
+
+OLDER = f"apache-{VERSION}"
+"""It does not say what a broker's settings are for a group that has its own."""
 
 T0 = 1_700_000_000_000
 
@@ -244,7 +248,7 @@ def test_settings_are_shown_and_changed(run: Run, make: Make) -> None:
     assert re.fullmatch("pykraft: INVALID_CONFIG: topic cli-configs: .*retention.ms.*\n", wrong.complaints)
 
 
-def test_settings_of_groups_are_changed_and_described(run: Run) -> None:
+def test_settings_of_groups_are_changed_and_described(run: Run, server: Server) -> None:
     gone = "The group 'cli-group' doesn't exist and doesn't have dynamic config.\n"
     assert run("configs", "--describe", "--group", "cli-group") == Done(0, gone, "")
     named = ("--entity-type", "groups", "--entity-name", "cli-group")
@@ -252,13 +256,19 @@ def test_settings_of_groups_are_changed_and_described(run: Run) -> None:
     assert changed == Done(0, "Completed updating config for group cli-group.\n", "")
     head = "Dynamic configs for group cli-group are:"
     session = "consumer.session.timeout.ms=50000"
-    line = f"  {session} sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:{session}}}"
+    broker = "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000"
+    of_group = f"  {session} sensitive=false synonyms={{DYNAMIC_GROUP_CONFIG:{session}"
+    line = f"{of_group}}}" if server.name == OLDER else f"{of_group}, {broker}}}"
     wait_until(lambda: run("configs", "--describe", *named).out.splitlines() == [head, line], "the group is described")
     wait_until(lambda: head in run("configs", "--describe", "--entity-type", "groups").out, "the group is listed")
     whole = run("configs", "--describe", "--group", "cli-group", "--all").out.splitlines()
     heartbeat = "consumer.heartbeat.interval.ms=5000"
-    default = f"  {heartbeat} sensitive=false synonyms={{DEFAULT_CONFIG:{heartbeat}}}"
-    assert [line for line in whole if line.startswith("  consumer.")] == [default, line]
+    brokers = "" if server.name == OLDER else "group."
+    default = f"  {heartbeat} sensitive=false synonyms={{DEFAULT_CONFIG:{brokers}{heartbeat}}}"
+    assert [line for line in whole if line.startswith(("  consumer.heartbeat.", "  consumer.session."))] == [
+        default,
+        line,
+    ]
     refused = run("configs", "--alter", *named, "--add-config", "consumer.session.timeout.ms=1")
     assert refused.code == 1 and refused.complaints.startswith("pykraft: INVALID_CONFIG: group cli-group: ")
     deleted = run("configs", "--alter", *named, "--delete-config", "consumer.session.timeout.ms")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from tests.conformance.dialogue import DIFFERENCES, FOLDER, WHY, difference, read_sections
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.dialogue import FOLDER, WHY, difference, read_sections
 
 CASES = {f"{path.stem}.{case}" for path in sorted(FOLDER.glob("answers/*.txt")) for case in read_sections(path)}
 
 
-def test_each_difference_is_of_a_case_and_has_a_reason() -> None:
-    for name, lines in read_sections(DIFFERENCES).items():
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("differences*.txt")), ids=lambda path: path.stem)
+def test_each_difference_is_of_a_case_and_has_a_reason(path: Path) -> None:
+    for name, lines in read_sections(path).items():
         assert name in CASES, f"{name}: there is no such case (any more)"
         reason = lines[0].removeprefix(WHY).strip()
         assert lines[0].startswith(WHY), name

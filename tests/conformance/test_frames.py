@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
+from pykraft.common.errors import ErrorCode
 from pykraft.protocol.api import ListenerKind, apis, served
 from pykraft.protocol.header import RequestHeader, encode_request, request_header_version, with_size
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    DescribeClusterRequest,
     FindCoordinatorRequest,
     MetadataRequest,
     MetadataResponse,
@@ -80,7 +84,7 @@ def test_each_listener_has_its_own_keys(talk: Dialogue) -> None:
 
 def test_api_versions_in_a_version_that_is_not_there(talk: Dialogue) -> None:
     software = ApiVersionsRequest(client_software_name="a", client_software_version="1").to_bytes(3)
-    for version in (5, 9, 32767, -1, -32768):
+    for version in (6, 9, 32767, -1, -32768):
         frame = talk.to().send_bytes(framed(header(18, version), software), f"ApiVersions {version}")
         assert frame is not None
         talk.to().read(ApiVersionsResponse, 0, frame, 4)
@@ -111,6 +115,31 @@ def test_software_has_a_name(talk: Dialogue) -> None:
             talk.write(f"  error {message.error_code}, {min(len(message.api_keys), 2)} keys or more")
 
 
+@pytest.mark.newest
+def test_a_client_may_say_which_node_it_means(talk: Dialogue) -> None:
+    with Connection(talk.server.address(1)) as connection:
+        cluster_id = connection.ask(DescribeClusterRequest(), 2).cluster_id
+    for says, meant, node_id in (
+        ("neither", None, -1),
+        ("this one", cluster_id, 1),
+        ("another node", cluster_id, 2),
+        ("another cluster", "another", 1),
+        ("no cluster", None, 1),
+        ("no node", cluster_id, -1),
+        ("the empty cluster", "", 1),
+    ):
+        for speaker in (talk.to(), talk.to_controller()):
+            request = ApiVersionsRequest(
+                client_software_name="a", client_software_version="1", cluster_id=meant, node_id=node_id
+            )
+            frame = speaker.send_bytes(framed(*encode_request(request, 5, CORRELATION_ID, "me")[1:]), says)
+            assert frame is not None
+            message = ApiVersionsResponse.decode(frame, 5, 4)
+            talk.write(f"  {ErrorCode.of(message.error_code).name}, {min(len(message.api_keys), 2)} keys or more")
+    served_still(talk)
+
+
+@pytest.mark.newest
 def test_the_ranges_are_kafkas(talk: Dialogue) -> None:
     """Of the keys that pykraft serves; it has not all of Kafka's."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pykraft.common.errors import ErrorCode
+from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.protocol.messages.cluster import GROUP_COORDINATOR, TRANSACTION_COORDINATOR, FindCoordinatorRequest
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.offsets import OffsetFetchRequest
@@ -19,7 +22,7 @@ from pykraft.protocol.messages.transactions import (
 )
 from pykraft.protocol.schema import Request
 from tests.conformance.dialogue import Dialogue
-from tests.harness.asking import batch, fetch, list_offsets, produce
+from tests.harness.asking import batch, fetch, list_offsets, produce, versions
 
 READ_COMMITTED = 1
 MADE_UP = 987_654
@@ -225,7 +228,7 @@ def offsets(me: Transactional, topic: str, offset: int, **fields: Any) -> TxnOff
         group_id=fields.pop("group", "txn-group"),
         producer_id=me.producer_id,
         producer_epoch=me.epoch,
-        topics=[kind(name=topic, partitions=[part])],
+        topics=[kind(name=topic, topic_id=fields.pop("topic_id", ZERO_UUID), partitions=[part])],
     )
     return request.replace(**fields)
 
@@ -257,16 +260,18 @@ def fetched(talk: Dialogue, node: int, group: str, topic: str) -> Any:
     return ErrorCode.of(part.error_code).name if part.error_code else part.committed_offset
 
 
+@pytest.mark.newest
 def test_offsets_of_a_transaction(talk: Dialogue) -> None:
-    talk.topic("txn-offsets")
+    topic_id = talk.topic("txn-offsets")
     group = "txn-group"
     node = coordinator(talk, GROUP_COORDINATOR, group)
-    for version in range(6):
+    for version in versions(TxnOffsetCommitRequest):
         me = Transactional(talk, f"txn-offsets-{version}")
         if version < 5:
             talk.say(f"version {version}, not added: {commit(talk, node, offsets(me, 'txn-offsets', 1), version)}")
             me.add_offsets(group)
-        talk.say(f"version {version}: {commit(talk, node, offsets(me, 'txn-offsets', version + 10), version)}")
+        request = offsets(me, "txn-offsets", version + 10, topic_id=topic_id)
+        talk.say(f"version {version}: {commit(talk, node, request, version)}")
         talk.say(f"version {version}, before the end: {fetched(talk, node, group, 'txn-offsets')}")
         me.end(committed=version % 2 == 1, version=3 if version < 5 else 5)
         answer_that_is_stable(talk, node, group)
@@ -283,12 +288,13 @@ def answer_that_is_stable(talk: Dialogue, node: int, group: str) -> None:
     talk.until(node, committed(group, "txn-offsets", True), 9, is_stable)
 
 
+@pytest.mark.newest
 def test_offsets_that_are_refused(talk: Dialogue) -> None:
-    talk.topic("txn-bad-offsets")
+    topic_id = talk.topic("txn-bad-offsets")
     node = coordinator(talk, GROUP_COORDINATOR, "txn-bad")
     me = Transactional(talk, "txn-bad-offsets")
     said = {
-        "a generation without a group": {"generation_id": 5, "member_id": "m"},
+        "a generation without a group": {"generation_id_or_member_epoch": 5, "member_id": "m"},
         "an empty group id": {"group": ""},
         "a long text": {"metadata": "x" * 5000},
         "another's producer id": {"producer_id": MADE_UP},
@@ -296,8 +302,11 @@ def test_offsets_that_are_refused(talk: Dialogue) -> None:
         "an unknown transactional id": {"transactional_id": "txn-nobody"},
     }
     for says, fields in said.items():
-        for version in (3, 4, 5):
-            request = offsets(me, "txn-bad-offsets", 1, **{"group": "txn-bad", **fields})
+        for version in (3, 4, 5, 6):
+            request = offsets(me, "txn-bad-offsets", 1, topic_id=topic_id, **{"group": "txn-bad", **fields})
             talk.say(f"{says}, version {version}: {commit(talk, node, request, version)}")
     request = offsets(me, "unknown", 1, group="txn-bad")
     talk.say(f"no such topic: {commit(talk, node, request, 5)}")
+    for says, unknown in (("no such id", Uuid(bytes(15) + b"\x07")), ("no id", ZERO_UUID)):
+        request = offsets(me, "txn-bad-offsets", 1, group="txn-bad", topic_id=unknown)
+        talk.say(f"{says}: {commit(talk, node, request, 6)}")

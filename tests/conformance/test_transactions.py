@@ -163,6 +163,8 @@ class Producer:
         partitions = sorted(kept.transaction_partitions or (), key=lambda each: each.topic)
         same = kept.replace(
             producer_id=0,
+            previous_producer_id=min(0, kept.previous_producer_id),
+            next_producer_id=min(0, kept.next_producer_id),
             transaction_partitions=partitions if kept.transaction_partitions is not None else None,
             transaction_last_update_timestamp_ms=0,
             transaction_start_timestamp_ms=0,

@@ -1,4 +1,5 @@
-"""UnregisterBroker: a broker is forgotten while it lives, and registers again.
+"""UnregisterBroker: a broker is forgotten while it lives, and registers again. UnregisterController, at a level that
+does not know it.
 
 Broker 7 is only a name: it registers and sends heartbeats, and no server listens at its address.
 """
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.cluster import DescribeClusterRequest
 from tests.conformance.dialogue import Dialogue, Speaker
 from tests.conformance.named_broker import heartbeat, register
-from tests.conformance.test_quorum import controller, other
+from tests.conformance.test_quorum import controller, leader, other
 from tests.harness.asking import create, delete, describe_partitions, new_topic
 
 NAME = 7
@@ -49,3 +50,9 @@ def test_a_broker_that_lives_is_forgotten_and_registers_again(talk: Dialogue) ->
     assert register(talk, NAME) > epoch
     forget(controller(talk), NAME)
     talk.to().ask(delete(LED, FOLLOWED), 6)
+
+
+def test_controllers_are_not_unregistered_below_their_level(talk: Dialogue) -> None:
+    for says, controller_id in (("one that is not there", 9), ("the active one", leader(talk)[0])):
+        for speaker in (talk.to(), controller(talk)):
+            speaker.ask(UnregisterControllerRequest(controller_id=controller_id), 0, says)

@@ -109,7 +109,7 @@ def _plain(value: Any, name: str, names: Names) -> str:
             return ErrorCode.of(value).name
         case "topic_id":
             return names.topic(value)
-        case "producer_id":
+        case "producer_id" | "previous_producer_id" | "next_producer_id":
             return names.producer(value)
         case "port":
             return names.port(value)

@@ -169,6 +169,10 @@ BUGS = {
         rewritten(validator, "validation", "is_strict = is_packed_again or not is_compressed", "is_strict = 0"),
         validating.test_the_length_of_a_record_is_not_compared_with_its_fields_where_kafka_does_not,
     ),
+    "a record of a compressed batch may be of any length": (
+        rewritten(RecordReader, "_record_length", "length > self._longest_bytes", "False"),
+        validating.test_a_long_record_of_a_compressed_batch_is_refused_with_its_batch,
+    ),
     "the header's largest timestamp is believed": (
         rewritten(validator, "validation", "batch.set_max_timestamp(max_timestamp)", "pass"),
         the_largest_timestamp_is_repaired,

@@ -36,6 +36,9 @@ from tests.harness.cache import kept
 from tests.harness.waiting import wait_until
 
 VERSION = os.environ.get("APACHE_KAFKA_VERSION", "4.2.1")
+"""Our base: new clusters of ours have the feature levels of this release."""
+NEWEST = "4.4.0"
+"""The newest release, whose requests, answers and records ours are."""
 CLUSTER_ID = "pykraftReferenceQuorum"  # 22 characters: a Uuid in URL-safe base64
 OLDEST_JAVA = 17
 FETCH_S = 600
@@ -77,11 +80,11 @@ class Unavailable(Exception):  # noqa: N818 (it is an answer, not a fault)
 
 
 @functools.cache
-def available() -> str:
-    """Why Apache Kafka cannot be started here; empty if it can. Fetches the jars if they are not there yet."""
+def available(version: str = VERSION) -> str:
+    """Why this release cannot be started here; empty if it can. Fetches the jars if they are not there yet."""
     try:
         java()
-        fetched(VERSION)
+        fetched(version)
     except Unavailable as reason:
         return str(reason)
     return ""

@@ -22,12 +22,23 @@ LIMIT_S = 120
 SOURCE = """
 import java.io.*;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
 
 public class Calls {
+    static Class<?> exit() throws ClassNotFoundException {
+        try {
+            return Class.forName("org.apache.kafka.common.utils.Exit");
+        } catch (ClassNotFoundException moved) {  // since 4.4
+            return Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
-        Exit.setExitProcedure((status, message) -> { throw new RuntimeException("exit"); });
+        var procedure = Class.forName(exit().getName() + "$Procedure");
+        var stays = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure},
+            (proxy, method, of) -> { throw new RuntimeException("exit"); });
+        exit().getMethod("setExitProcedure", procedure).invoke(null, stays);
         var calls = new BufferedReader(new InputStreamReader(System.in));
         var out = System.out;
         for (String call; (call = calls.readLine()) != null; ) {
@@ -56,18 +67,19 @@ class Told(NamedTuple):
     complaints: str
 
 
-def run_tool(main: str, calls: Sequence[Sequence[str]]) -> list[Told]:
-    """Call the tool with each of these arguments; what each call printed. No argument may have a tab in it."""
-    return run_tools([(main, call) for call in calls])
+def run_tool(main: str, calls: Sequence[Sequence[str]], version: str = VERSION) -> list[Told]:
+    """Call the tool of this release with each of these arguments; what each call printed. No argument may have a tab in
+    it."""
+    return run_tools([(main, call) for call in calls], version)
 
 
-def run_tools(calls: Sequence[tuple[str, Sequence[str]]]) -> list[Told]:
+def run_tools(calls: Sequence[tuple[str, Sequence[str]]], version: str = VERSION) -> list[Told]:
     """The same with the class of a tool in each call."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "Calls.java"
         source.write_text(SOURCE)
         done = subprocess.run(
-            java_command(VERSION, str(source)),
+            java_command(version, str(source)),
             check=False,
             input="".join("\t".join([main, *call]) + "\n" for main, call in calls),
             capture_output=True,

@@ -28,11 +28,14 @@ from pykraft.common.types import (
     TopicPartition,
     Uuid,
 )
+from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.messages.data import FetchRequest
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoteRequest,
 )
@@ -117,14 +120,15 @@ def replica(
     kraft_version: int = VOTERS_IN_LOG,
     local: ReplicaKey | None = None,
     endpoint: Node | None = None,
+    is_blank: bool = False,
     **settings: Any,
 ) -> RaftClient:
     """One replica, not started yet; a voter if its id is among `voters`. Its disk is formatted with them unless it has
-    a snapshot; at `kraft_version` 0 they are static. `local` is its key, by default that of its first disk;
-    `endpoint` is where it is reached. Settings have underscores for dots."""
+    a snapshot or `is_blank`; at `kraft_version` 0 they are static. `local` is its key, by default that of its first
+    disk; `endpoint` is where it is reached. Settings have underscores for dots."""
     filesystem = filesystem or fresh_disk()
     is_static = kraft_version == STATIC_VOTERS
-    if not is_static and SnapshotFolder(filesystem, FOLDER).newest() is None:
+    if not is_static and not is_blank and SnapshotFolder(filesystem, FOLDER).newest() is None:
         first = encode_snapshot(voter_set(voters), [], epoch=0, timestamp=0, last_timestamp=0)
         write_snapshot(filesystem, f"{FOLDER}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}", first)
     log = open_metadata_log(filesystem)
@@ -142,6 +146,7 @@ def replica(
             random=Random(f"{seed} {node_id}"),
             clock=ManualClock(),
             trace=Tracer(node_id, journal or RingBuffer()),
+            can_become_voter=True,
         )
     )
 
@@ -195,6 +200,8 @@ class Quorum:
         """Of the replicas that are not on their first disk."""
         self.endpoints: dict[int, Node] = {}
         """Of the replicas that are not where their voter set says."""
+        self.blank: set[int] = set()
+        """The replicas whose disks were formatted without voters."""
         self.cut: set[frozenset[int]] = set()
         self.asked: list[tuple[int, int, Any]] = []
         """(from, to, request) of all that was delivered."""
@@ -216,6 +223,7 @@ class Quorum:
             journal=self.journal,
             local=self.keys.get(node_id),
             endpoint=self.endpoints.get(node_id),
+            is_blank=node_id in self.blank,
             **self._settings,
         )
         self.heard[node_id] = Heard()
@@ -370,11 +378,23 @@ def serve(raft: RaftClient, request: Any, now: int) -> Promise[Any]:
             return Promise.of(raft.service.end_quorum_epoch(request, now))
         case UpdateRaftVoterRequest():
             return Promise.of(raft.service.update_raft_voter(request, now))
+        case AddRaftVoterRequest():
+            return raft.service.add_raft_voter(request, now)
+        case RemoveRaftVoterRequest():
+            return raft.service.remove_raft_voter(request, now)
+        case ApiVersionsRequest():
+            return Promise.of(versions())
         case FetchSnapshotRequest():
             return Promise.of(raft.service.fetch_snapshot(request, now))
         case FetchRequest():
             return raft.service.fetch(request, now)
     raise AssertionError(request)
+
+
+def versions(low: int = STATIC_VOTERS, high: int = VOTERS_IN_LOG) -> ApiVersionsResponse:
+    """What a node answers that supports these levels of kraft.version."""
+    feature = ApiVersionsResponse.SupportedFeature(name="kraft.version", min_version=low, max_version=high)
+    return ApiVersionsResponse(api_keys=[], supported_features=[feature])
 
 
 def flat(message: Any, version: int) -> bytes:

@@ -1,6 +1,7 @@
 """Levels of features, shown and changed by Kafka's tool and by pykraft's: on the same cluster both print the same.
 
-The cluster is one of pykraft; with `--long` also one of Apache Kafka.
+The cluster is one of pykraft, and the tool our base's; with `--long` the cluster is also one of Apache Kafka, and the
+tool that of the newest release.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pykraft import Cluster
 from pykraft.cli import main
 from pykraft.common.settings.config import parse_properties
 from tests.harness import apache_kafka
-from tests.harness.apache_kafka import ApacheKafka
+from tests.harness.apache_kafka import NEWEST, VERSION, ApacheKafka
 from tests.harness.kafka_tools import run_tool
 
 pytestmark = pytest.mark.limit(240)
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.limit(240)
 SERVERS: dict[str, Callable[[], Cluster | ApacheKafka]] = {
     "pykraft": lambda: Cluster(2),
     "apache": lambda: ApacheKafka(nodes=1),
+    "newest": lambda: ApacheKafka(nodes=1, version=NEWEST),
 }
 TOOL = "org.apache.kafka.tools.FeatureCommand"
 CALLS = (
@@ -68,7 +70,7 @@ MISTAKES = (
 _EPOCH = re.compile(r"Epoch: \d+")
 
 
-@pytest.fixture(params=["pykraft", pytest.param("apache", marks=pytest.mark.long)])
+@pytest.fixture(params=["pykraft", *(pytest.param(name, marks=pytest.mark.long) for name in ("apache", "newest"))])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster | ApacheKafka]:
     if reason := apache_kafka.available():
         pytest.skip(reason)
@@ -76,16 +78,23 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster | ApacheKafka]:
         yield running
 
 
-def test_both_print_the_same(cluster: Cluster | ApacheKafka, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("version", [VERSION, pytest.param(NEWEST, marks=pytest.mark.long)])
+def test_both_print_the_same(version: str, cluster: Cluster | ApacheKafka, capsys: pytest.CaptureFixture[str]) -> None:
     """Kafka's tool also speaks with controllers alone, which it finds by their registrations."""
     calls = [["--bootstrap-server", cluster.bootstrap_servers, *call.split()] for call in (*CALLS, *MISTAKES)]
     controllers = ["--bootstrap-controller", controller_address(cluster)]
-    *theirs, described, up = run_tool(TOOL, [*calls, [*controllers, "describe"], [*controllers, *CALLS[2].split()]])
+    *theirs, described, up = run_tool(
+        TOOL, [*calls, [*controllers, "describe"], [*controllers, *CALLS[2].split()]], version
+    )
     assert (lines(described.out), up.out) == (lines(theirs[0].out), theirs[2].out)
     for call, told in zip(calls, theirs, strict=True):
-        code = main(["features", *call])
+        newest = ["--release-version", "4.4-IV2"] if version == NEWEST and call[-1] == "version-mapping" else []
+        code = main(["features", *call, *newest])  # without a release both tools show the levels of their own
         printed, complaint = capsys.readouterr()
-        assert lines(printed) == lines(told.out), call
+        if version == NEWEST:
+            assert words(printed) == words(told.out), call
+        else:
+            assert lines(printed) == lines(told.out), call
         assert bool(code) == bool(told.complaints.strip()), (call, complaint, told.complaints)
         if "operation(s) failed" in told.complaints:
             assert complaint == f"pykraft: {told.complaints}", call
@@ -97,6 +106,11 @@ def controller_address(cluster: Cluster | ApacheKafka) -> str:
     else:
         text = parse_properties((cluster.folder(1) / "server.properties").read_text())["listeners"]
     return dict(listener.split("://") for listener in text.split(","))["CONTROLLER"]
+
+
+def words(printed: str) -> list[list[str]]:
+    """The same, line by line: since 4.4 the tool has columns where it had tabs."""
+    return [line.split() for line in lines(printed)]
 
 
 def lines(printed: str) -> list[str]:

@@ -81,7 +81,7 @@ class Game:
             producer_epoch=self.epochs[producer_id],
             topics=[topic(name="t", partitions=[part])],
         )
-        promise = self.node.lone.handle(request)
+        promise = self.node.lone.handle(request, version=5)
         self.node.lone.run(1)
         if not promise.kept:
             self.node.answer(self.node.asked())

@@ -31,6 +31,7 @@ from tests.protocol.values import (
     RPCS,
     each_version,
     example,
+    older_versions,
     random_messages,
     structures,
     with_field,
@@ -92,8 +93,8 @@ def on_the_wire(value: Any) -> Any:
 def assert_same(ours: Struct, theirs: Any, version: int) -> None:
     """Same fields in the same order, with the same values."""
     our_fields = [f for f in ours.fields if f.present(version)]
-    assert [f.name.removesuffix("_ms") for f in our_fields] == [
-        OUR_NAMES.get(f.name, f.name).removesuffix("_ms") for f in dataclasses.fields(theirs)
+    assert [_common_name(f.name) for f in our_fields] == [
+        _common_name(OUR_NAMES.get(f.name, f.name)) for f in dataclasses.fields(theirs)
     ]
     for f, their_field in zip(our_fields, dataclasses.fields(theirs), strict=True):
         our_value, their_value = getattr(ours, f.name), getattr(theirs, their_field.name)
@@ -107,6 +108,11 @@ def assert_same(ours: Struct, theirs: Any, version: int) -> None:
             assert our_value in (None, -1, ZERO_UUID)
         else:
             assert_same_value(our_value, their_value, version)
+
+
+def _common_name(name: str) -> str:
+    """kio has durations without their unit, and Kafka 4.4 another name for the generation in TxnOffsetCommit."""
+    return name.removesuffix("_ms").removesuffix("_or_member_epoch")
 
 
 def assert_same_value(ours: Any, theirs: Any, version: int) -> None:
@@ -129,7 +135,7 @@ def assert_kio_agrees(message: Any, theirs: type[Any], version: int) -> None:
     assert type(message).decode(out.getvalue(), version) == message
 
 
-@each_version(MESSAGES)
+@each_version(MESSAGES, older=True)
 @settings(max_examples=EXAMPLES_PER_VERSION)
 @given(data=st.data())
 def test_kio_reads_what_we_write_and_writes_what_we_read(message: type[Message], version: int, data: Any) -> None:
@@ -137,7 +143,7 @@ def test_kio_reads_what_we_write_and_writes_what_we_read(message: type[Message],
     assert_kio_agrees(value, kio_class(message, version), version)
 
 
-@each_version(MESSAGES)
+@each_version(MESSAGES, older=True)
 def test_null_and_the_defaults_are_where_kio_has_them(message: type[Message], version: int) -> None:
     for ours, theirs in pairs(message, kio_class(message, version), version):
         for f, their_field in zip(
@@ -145,7 +151,7 @@ def test_null_and_the_defaults_are_where_kio_has_them(message: type[Message], ve
         ):
             where = f"{ours.__qualname__}.{f.name}"
             default = their_field.default
-            if default is None and f.wire.is_uuid:
+            if default is None and f.wire.is_uuid and not f.wire.array:
                 default = ZERO_UUID
             if default is None and f.name in WHAT_KIO_CAN_HOLD:
                 default = -1
@@ -174,11 +180,13 @@ def dataclasses_in(annotation: Any) -> list[type[Any]]:
 # --- the test can fail ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+@pytest.mark.parametrize("message", [m for m in MESSAGES if older_versions(m)], ids=lambda message: message.__name__)
 def test_kio_notices_each_field_that_begins_one_version_late(message: type[Message]) -> None:
     for structure in set(structures(message)):
         for late in structure.fields:
             version = max(late.since, message.versions[0])
+            if version not in older_versions(message):
+                continue
             mistaken = with_field(message, structure, late, since=version + 1)
             if structure in structures(message, version):
                 with pytest.raises(KIO_DISAGREES):

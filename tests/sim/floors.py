@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.laws.progress import Progress
 from pykraft.simulation import Report
 from tests.sim.histories import history, in_processes
 from tests.sim.planted import PLANTED, first_death

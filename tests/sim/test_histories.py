@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pykraft.sim.cluster import SETTLE_LIMIT_OF_A_BANK_US
-from pykraft.sim.laws.watcher import Progress
+from pykraft.sim.laws.progress import Progress
 from pykraft.sim.trouble.knobs import TRANSACTION_SEEDS, draw
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.simulation import Report, Simulation

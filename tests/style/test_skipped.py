@@ -19,6 +19,8 @@ from tests.harness.tree import ROOT
 
 TEXT = (ROOT / "pykraft" / "SKIPPED.md").read_text()
 NAMED = set(re.findall(r"`([^`]+)`", TEXT))
+SINCE_4_4 = {"UnregisterController"}
+"""The other implementation was made from the message files of Kafka 4.3."""
 # One that is served in part is named there.
 BOTH = {"InitProducerId"}
 
@@ -37,7 +39,7 @@ def served_here() -> set[str]:
 
 
 def test_the_other_implementation_knows_what_is_served_here() -> None:
-    assert served_here() <= known_to_kafka()
+    assert served_here() - SINCE_4_4 <= known_to_kafka()
 
 
 def test_each_api_of_kafka_is_served_or_named() -> None:

@@ -25,7 +25,7 @@ from types import MethodType
 from typing import Any
 
 from pykraft.broker.requests.long_answers import ENCODED_AT_ONCE, LARGE_REQUEST_BYTES, Encoded, Long, encoding, refusing
-from pykraft.broker.requests.quotas import Quotas, Used
+from pykraft.broker.requests.quotas import Quotas, Used, is_exempt
 from pykraft.broker.turns.slices import ItemByItem, Slices, Work
 from pykraft.common.core import Clock, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -73,6 +73,10 @@ class Dispatcher:
         self.slices = Slices(time_slice, self._go_on_later)
         self._fault_handler = fault_handler
         self._handlers: dict[tuple[ListenerKind, type[Request]], Callable[[Any, RequestContext, int], Handled]] = {}
+
+    def charge_to(self, quotas: Quotas | None) -> None:
+        """Record from now on what requests use; None: record nothing."""
+        self._quotas = quotas
 
     def serve(self, kind: ListenerKind, apis: object, handlers: Handlers) -> None:
         """Let the object `apis` answer those of these requests that a listener of this kind serves."""
@@ -180,11 +184,13 @@ class Dispatcher:
         quotas, context = self._quotas, work.inbound.context
         if quotas is None or context.api_key == EnvelopeRequest.api:
             return Answer(ended, body=body, errors=errors)
-        return Answer(ended, partial(self._charge, quotas, context, work.handling_us), body=body, errors=errors)
+        return Answer(ended, partial(self._charge, quotas, work), body=body, errors=errors)
 
-    def _charge(self, quotas: Quotas, context: RequestContext, handling_us: int, response_bytes: int) -> int:
+    def _charge(self, quotas: Quotas, work: Work, response_bytes: int) -> int:
         """Let the quotas know what the request has used; for how many milliseconds its client is throttled."""
-        return quotas.record(context, Used(context.size_bytes, response_bytes, handling_us), self._now())
+        context, message = work.inbound
+        used = Used(context.size_bytes, response_bytes, work.handling_us, is_exempt(context, message))
+        return quotas.record(context, used, self._now())
 
 
 def _unanswered(error: KafkaError) -> CloseConnection:

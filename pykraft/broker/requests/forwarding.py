@@ -1,10 +1,11 @@
 """What a broker cannot do itself: it passes the client's request on to the active controller, and the answer back.
 
 CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2, AlterPartitionReassignments 0 to
-1, ListPartitionReassignments 0, UnregisterBroker 0, DescribeQuorum 0 to 2, UpdateFeatures 0 to 2,
-AlterUserScramCredentials 0, and what is left of IncrementalAlterConfigs 0 to 1 and AlterConfigs 0 to 2 (see
-`config_changes`) are forwarded in an Envelope (KIP-590), so clients need not know which node is the controller. The
-controller authorizes the request, by the client's principal, which the envelope carries.
+1, ListPartitionReassignments 0, UnregisterBroker 0, UnregisterController 0, DescribeQuorum 0 to 2, AddRaftVoter 0 to 1,
+RemoveRaftVoter 0, UpdateFeatures 0 to 2, AlterClientQuotas 0 to 1, AlterUserScramCredentials 0, and what is left of
+IncrementalAlterConfigs 0 to 1 and AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so
+clients need not know which node is the controller. The controller authorizes the request, by the client's principal,
+which the envelope carries.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
@@ -30,11 +31,13 @@ from pykraft.protocol.messages.admin import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 from pykraft.protocol.messages.brokers import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from pykraft.protocol.messages.elections import ElectLeadersRequest
 from pykraft.protocol.messages.features import UpdateFeaturesRequest
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from pykraft.protocol.messages.quotas import AlterClientQuotasRequest
 from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -139,9 +142,13 @@ HANDLERS: Handlers = {
     AlterPartitionReassignmentsRequest: ForwardingApis.forward,
     ListPartitionReassignmentsRequest: ForwardingApis.forward,
     UnregisterBrokerRequest: ForwardingApis.forward,
+    UnregisterControllerRequest: ForwardingApis.forward,
     DescribeQuorumRequest: ForwardingApis.forward,
+    AddRaftVoterRequest: ForwardingApis.forward,
+    RemoveRaftVoterRequest: ForwardingApis.forward,
     UpdateFeaturesRequest: ForwardingApis.forward,
     AlterUserScramCredentialsRequest: ForwardingApis.forward,
+    AlterClientQuotasRequest: ForwardingApis.forward,
 }
 
 

@@ -23,6 +23,7 @@ from pykraft.broker.settings.listener_config import (
     read_listeners,
     read_protocols,
 )
+from pykraft.broker.settings.quota_config import QUOTA_KEYS
 from pykraft.broker.settings.sasl_config import (
     SASL_KEYS,
     SaslListener,
@@ -32,7 +33,7 @@ from pykraft.broker.settings.sasl_config import (
 )
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.broker_config import LIVE_BROKER_CONFIG
+from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
 from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.settings.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
 from pykraft.common.types import Endpoint, Node
@@ -42,7 +43,7 @@ from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
 from pykraft.protocol.security_protocol import SecurityProtocol
-from pykraft.raft.config import RAFT_KEYS
+from pykraft.raft.config import AUTO_JOIN, RAFT_KEYS
 from pykraft.security.login import SaslLogin
 
 PROCESS_ROLES = names(
@@ -251,6 +252,7 @@ _NODE_KEYS: list[Key[Any]] = [
     REQUEST_TIMEOUT_MS,
     METRICS_LISTENER,
     *AUTHORIZER_KEYS,
+    *QUOTA_KEYS,
     *LIVE_BROKER_CONFIG.keys.values(),
     *SOCKET_KEYS,
     *RAFT_KEYS,
@@ -343,12 +345,19 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
     if "controller" in roles:
         _check_controller(values, by_name, controller_listener, voters)
+    elif values[AUTO_JOIN]:
+        raise ConfigError(
+            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
+            "process.roles the role 'controller'"
+        )
     else:
         _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
     is_protocol_set = SECURITY_INTER_BROKER_PROTOCOL.name in properties
     inter_broker = inter_broker_listener(values, listeners, is_protocol_set) if "broker" in roles else ""
     if len(directories) != 1:
         raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
+    cordoned = values[CORDONED_LOG_DIRS]
+    check_cordoned(map(_folder, cordoned), _folder(directories[0]))
     return NodeConfig(
         node_id=values[NODE_ID],
         roles=roles,

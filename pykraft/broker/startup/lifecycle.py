@@ -83,11 +83,13 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         lacks_directories: Callable[[], bool],
         trace: Tracer,
+        cordoned: Callable[[], Sequence[Uuid] | None],
         on_epoch: Callable[[], None] = lambda: None,
     ) -> None:
         """`metadata_offset()` is the last offset of the metadata log that the broker has applied. `lacks_directories()`
-        tells whether the cluster knows nothing of this process's directories, and could. `on_epoch()` hears that the
-        broker has an epoch."""
+        tells whether the cluster knows nothing of this process's directories, and could. `cordoned()` names the
+        directories that take no new replicas; None where the cluster does not know the word. `on_epoch()` hears that
+        the broker has an epoch."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
@@ -102,6 +104,7 @@ class BrokerLifecycle:
         self._channel = channel
         self._metadata_offset = metadata_offset
         self._lacks_directories = lacks_directories
+        self._cordoned = cordoned
         self._on_epoch = on_epoch
         self._is_amended = False
         """Whether the controller has the directories, and only the record is still on its way."""
@@ -199,7 +202,13 @@ class BrokerLifecycle:
             current_metadata_offset=self._metadata_offset(),
             want_fence=False,
             want_shut_down=self.state is LifecycleState.CONTROLLED_SHUTDOWN,
+            cordoned_log_dirs=self._cordoned() if self._knows_settings else None,
         )
+
+    @property
+    def _knows_settings(self) -> bool:
+        """Before a broker has caught up for the first time, it may not have heard how its settings were changed."""
+        return self.state is not LifecycleState.STARTING or self._is_caught_up
 
     def _on_heartbeat(self, response: BrokerHeartbeatResponse | None, now: int) -> None:
         self.room.mark("heartbeat answer")

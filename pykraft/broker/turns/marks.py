@@ -20,6 +20,7 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "fetch": "a replica has fetched: more may be committed, and the quorum is there",
         "snapshot": "a replica copies a snapshot: it is there",
         "update": "a voter has told what it is",
+        "change": "a voter comes or goes, and its record may be committed at once; or the time limit of that begins",
         "hang-up": "a replica whose fetch was held back is gone, and the timeout of its fetch with it",
         "level": "the level of kraft.version may be raised",
         "append": "the controller has proposed records: they are written when they have lingered",

@@ -25,6 +25,8 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsResponse,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
+    UnregisterControllerRequest,
+    UnregisterControllerResponse,
 )
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
@@ -37,7 +39,15 @@ from pykraft.protocol.messages.cluster import (
     MetadataResponse,
     TopicPartitionCursor,
 )
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, ListenerEndpoint
+from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ListenerEndpoint,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 
 CLUSTER_DEFAULT = -1
 PARTITIONS_PER_RESPONSE = 2000
@@ -293,6 +303,13 @@ class AdminCalls:
         request = UnregisterBrokerRequest(broker_id=broker_id)
         return self._driver.ask_any("to unregister a broker", request, read, deadline)
 
+    def unregister_controller(self, controller_id: int, deadline: int) -> "Promise[KafkaError | None]":
+        def read(response: UnregisterControllerResponse) -> None:
+            _check(response.error_code, f"controller {controller_id}", response.error_message)
+
+        request = UnregisterControllerRequest(controller_id=controller_id)
+        return self._driver.ask_any("to unregister a controller", request, read, deadline)
+
     def describe_api_versions(
         self, brokers: Iterable[int], deadline: int
     ) -> "Promise[Answers[int, ApiVersions] | KafkaError]":
@@ -332,6 +349,32 @@ class AdminCalls:
             )
 
         return self._driver.ask_any("to describe the quorum", request, read, deadline)
+
+    def change_voters(
+        self, request: AddRaftVoterRequest | RemoveRaftVoterRequest, deadline: int
+    ) -> "Promise[KafkaError | None]":
+        def read(response: AddRaftVoterResponse | RemoveRaftVoterResponse) -> None:
+            if response.error_code in _NOT_THE_LEADER:
+                _check(response.error_code, "quorum", response.error_message)
+            if response.error_code:
+                raise VoterChangeError(ErrorCode.of(response.error_code), response.error_message)
+
+        verb = "add" if isinstance(request, AddRaftVoterRequest) else "remove"
+        return self._driver.ask_any(f"to {verb} voter {request.voter_id}", request, read, deadline)
+
+
+_NOT_THE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER)
+
+
+class VoterChangeError(KafkaError):
+    """The leader does not change the voters. It is not asked again: a change whose time was up may have been made."""
+
+    def __init__(self, error: ErrorCode, message: str | None) -> None:
+        super().__init__(error, message or error.text)
+
+    @property
+    def retriable(self) -> bool:
+        return False
 
 
 class UnknownTopicError(KafkaError):

@@ -36,6 +36,8 @@ class LogDirDescription(NamedTuple):
     replicas: Mapping[TopicPartition, ReplicaInfo]
     total_bytes: int
     usable_bytes: int
+    is_cordoned: bool = False
+    """Whether it takes no new replicas (KIP-1066)."""
 
 
 class LogCalls:
@@ -109,4 +111,5 @@ def _described(result: DescribeLogDirsResponse.Result) -> LogDirDescription:
         for topic in result.topics
         for partition in topic.partitions
     }
-    return LogDirDescription(ErrorCode.of(result.error_code), replicas, result.total_bytes, result.usable_bytes)
+    error = ErrorCode.of(result.error_code)
+    return LogDirDescription(error, replicas, result.total_bytes, result.usable_bytes, result.is_cordoned)

@@ -9,7 +9,7 @@ A cluster with ``transaction.version`` 2 takes newer versions of EndTxn and TxnO
 Follows the request handlers within org.apache.kafka.clients.producer.internals.TransactionManager.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pykraft.client.api_driver import ApiDriver, ApiHandler, converted, key_answer
@@ -17,7 +17,7 @@ from pykraft.client.consuming.commits import ConsumerGroupMetadata, Offsets
 from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.common.core import FOREVER, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition, by_topic
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid, by_topic
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.messages.transactions import (
     NO_PRODUCER_ID,
@@ -41,6 +41,7 @@ _LAST_ADD_PARTITIONS = 3
 """From version 4 on, AddPartitionsToTxn is a question of brokers."""
 _LAST_V1_END_TXN = 4
 _LAST_V1_TXN_OFFSET_COMMIT = 4
+_LAST_TXN_OFFSET_COMMIT_BY_NAME = 5
 PAUSES_MS = {ErrorCode.CONCURRENT_TRANSACTIONS: 20}
 """The markers of the transaction before are being written, which takes some milliseconds."""
 
@@ -99,6 +100,7 @@ class TransactionCalls:
         """Write these offsets, pending until the transaction ends."""
         topic_type = TxnOffsetCommitRequest.Topic
         topics: dict[str, list[TxnOffsetCommitRequest.Topic.Partition]] = {}
+        ids = {key.topic: self._driver.metadata.topic_id(key.topic) for key in offsets}
         for key, place in offsets.items():
             partition = topic_type.Partition(
                 partition_index=key.partition,
@@ -112,16 +114,23 @@ class TransactionCalls:
             group_id=group.group_id,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            generation_id=group.generation_id,
+            generation_id_or_member_epoch=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
-            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
+            topics=[
+                topic_type(name=name, topic_id=ids[name], partitions=partitions) for name, partitions in topics.items()
+            ],
         )
+        if ZERO_UUID in ids.values():
+            request.at_most(_LAST_TXN_OFFSET_COMMIT_BY_NAME)
         if group.member_id:
             request.at_least(_FIRST_WITH_MEMBER)
         if not is_v2:
             request.at_most(_LAST_V1_TXN_OFFSET_COMMIT)
-        return self._ask("offsets for the transaction", request, _all_committed, group.group_id)
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return self._ask(
+            "offsets for the transaction", request, lambda found: _all_committed(found, names), group.group_id
+        )
 
     def end(
         self, identity: ProducerIdAndEpoch, is_commit: bool, is_v2: bool
@@ -192,9 +201,9 @@ def _all_added(response: AddPartitionsToTxnResponse) -> KafkaError | None:
     )
 
 
-def _all_committed(response: TxnOffsetCommitResponse) -> KafkaError | None:
+def _all_committed(response: TxnOffsetCommitResponse, names: Mapping[Uuid, str]) -> KafkaError | None:
     return _gravest(
-        (TopicPartition(topic.name, partition.partition_index), partition.error_code)
+        (TopicPartition(topic.name or names.get(topic.topic_id, ""), partition.partition_index), partition.error_code)
         for topic in response.topics
         for partition in topic.partitions
     )

@@ -1,4 +1,4 @@
-"""``configs``: show and change settings of topics, groups and brokers, as kafka-configs.sh does.
+"""``configs``: show and change settings of topics, groups and brokers, and quotas, as kafka-configs.sh does.
 
 ``--describe`` shows what was changed, with ``--all`` everything, and for each setting all places that say something of
 it, the strongest first. ``--alter`` takes ``--add-config key=value,...`` (a value with commas in brackets:
@@ -6,16 +6,15 @@ it, the strongest first. ``--alter`` takes ``--add-config key=value,...`` (a val
 
 Whose settings are meant is said with ``--topic NAME``, ``--group ID``, ``--broker ID`` or ``--broker-defaults``, or in
 the older way with ``--entity-type topics|groups|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a
-name ``--describe`` shows all topics, all groups, or all brokers and their defaults.
-
-With ``--entity-type users`` it shows and changes users' SCRAM credentials (`scram_configs`).
+name ``--describe`` shows all topics, all groups, or all brokers and their defaults. Users, client ids and addresses
+have quotas (`quota_configs`), and users have SCRAM credentials (`scram_configs`).
 
 Follows kafka.admin.ConfigCommand.
 """
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pykraft.admin import Admin
@@ -28,14 +27,24 @@ from pykraft.client.administration.configs import (
     Operation,
 )
 from pykraft.commands.administration import scram_configs
+from pykraft.commands.administration.quota_configs import (
+    CLIENTS,
+    IPS,
+    QUOTA_ENTITIES,
+    USERS,
+    alter_quotas,
+    check_quota_entity,
+    describe_quotas,
+)
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.settings.config import as_text, parse_properties
 
-TOPICS, GROUPS, BROKERS, USERS = "topics", "groups", "brokers", "users"
+TOPICS, GROUPS, BROKERS = "topics", "groups", "brokers"
 DEFAULTS = ""
 """The name under which all brokers have settings."""
-_NOT_BUILT = ("clients", "broker-loggers", "ips", "client-metrics")
+_NOT_BUILT = ("broker-loggers", "client-metrics")
 _NAMED_BY = {TOPICS: "--topic", GROUPS: "--group", BROKERS: "--broker ID or --broker-defaults"}
+_KINDS = "topics, groups, brokers, users, clients or ips"
 _NOT_IN_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _LEGAL_KEY = re.compile("[a-zA-Z0-9._-]*")
 _TYPES = {TOPICS: ConfigResourceType.TOPIC, GROUPS: ConfigResourceType.GROUP, BROKERS: ConfigResourceType.BROKER}
@@ -59,79 +68,138 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="ID", help="the settings of this consumer group")
     parser.add_argument("--broker", metavar="ID", help="the settings of this broker")
     parser.add_argument("--broker-defaults", action="store_true", help="the settings of all brokers")
-    parser.add_argument("--entity-type", metavar="topics|groups|brokers|users", help="whose settings")
-    parser.add_argument("--entity-name", metavar="NAME", help="a topic, a group, a user, or the id of a broker")
-    parser.add_argument("--entity-default", action="store_true", help="all brokers")
+    parser.add_argument("--user", metavar="NAME", help="the quotas and credentials of this user")
+    parser.add_argument("--user-defaults", action="store_true", help="the quotas of users without their own")
+    parser.add_argument("--client", metavar="ID", help="the quotas of this client id")
+    parser.add_argument("--client-defaults", action="store_true", help="the quotas of client ids without their own")
+    parser.add_argument("--ip", metavar="ADDRESS", help="the quotas of this address")
+    parser.add_argument("--ip-defaults", action="store_true", help="the quotas of addresses without their own")
+    parser.add_argument(
+        "--entity-type",
+        action="append",
+        default=[],
+        metavar="topics|groups|brokers|users|clients|ips",
+        help="whose settings; users and clients may both be named",
+    )
+    parser.add_argument(
+        "--entity-name",
+        dest="entity_names",
+        action="append",
+        metavar="NAME",
+        help="a topic, a group, the id of a broker, a user, a client id or an address",
+    )
+    parser.add_argument(
+        "--entity-default",
+        dest="entity_names",
+        action="append_const",
+        const=None,
+        help="all brokers, or all of a kind that have no quotas of their own",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
-    kind, name = _entity(options)
-    if kind == USERS:
-        return _run_for_users(options, name)
+    kinds, names = _entities(options)
+    if kinds and kinds[0] in QUOTA_ENTITIES:
+        return _run_quotas(options, kinds, names)
+    kind, name = _entity(kinds, names)
     if options.action is _alter:
         changes = _changes(options, kind, name)
         with Admin(**client_settings(options)) as admin, answers(admin):
             _alter(admin, kind, name or DEFAULTS, changes)
         return 0
-    _check_only_described(options)
+    _check_describes(options)
     with Admin(**client_settings(options)) as admin, answers(admin):
         _describe(admin, kind, name, options.all)
     return 0
 
 
-def _run_for_users(options: argparse.Namespace, name: str | None) -> int:
-    if options.action is _alter:
-        added, deleted = _said(options, "--entity-name USER", name)
-        unknown = [setting for setting in (*added, *deleted) if not scram_configs.is_scram(setting)]
-        if unknown:
-            raise CommandError(f"{unknown[0]} is no SCRAM mechanism: a user has no other settings here")
-        credentials = scram_configs.alterations(name or DEFAULTS, added, deleted)
-        with Admin(**client_settings(options)) as admin, answers(admin):
-            scram_configs.alter(admin, name or DEFAULTS, credentials)
-        return 0
-    _check_only_described(options)
-    if name != DEFAULTS:
-        with Admin(**client_settings(options)) as admin, answers(admin):
-            scram_configs.describe(admin, name)
-    return 0
-
-
-def _check_only_described(options: argparse.Namespace) -> None:
+def _check_describes(options: argparse.Namespace) -> None:
     if options.add_config or options.add_config_file or options.delete_config:
         raise CommandError("--describe changes nothing: leave out --add-config, --add-config-file, --delete-config")
 
 
-def _entity(options: argparse.Namespace) -> tuple[str, str | None]:
-    """(topics, groups or brokers, its name): the name is empty for all brokers' defaults, None if there is none."""
+def _run_quotas(options: argparse.Namespace, kinds: list[str], names: list[str]) -> int:
+    """Do what was asked for of users, client ids or addresses."""
+    check_quota_entity(kinds)
+    if options.action is _describe:
+        _check_describes(options)
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            describe_quotas(admin, kinds, names)
+            if kinds == [USERS] and DEFAULTS not in names:
+                scram_configs.describe(admin, names[0] if names else None)
+        return 0
+    if len(names) != len(kinds):
+        raise CommandError("--alter needs a name for each kind: --entity-name NAME or --entity-default")
+    added, deleted = _added_and_deleted(options)
+    if any(map(scram_configs.is_scram, (*added, *deleted))):
+        if kinds != [USERS]:
+            raise CommandError("SCRAM credentials are those of users alone: leave out the other kinds")
+        credentials = scram_configs.alterations(names[0], added, deleted)
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            scram_configs.alter(admin, names[0], credentials)
+        return 0
+    with Admin(**client_settings(options)) as admin, answers(admin):
+        alter_quotas(admin, kinds, names, added, deleted)
+    return 0
+
+
+def _entities(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Whose settings are meant: the kinds that were said, and the names; those of defaults are empty."""
     short = [
         (TOPICS, options.topic),
-        (GROUPS, options.group),
+        (CLIENTS, options.client),
+        (USERS, options.user),
         (BROKERS, options.broker),
-        (BROKERS, DEFAULTS if options.broker_defaults else None),
+        (IPS, options.ip),
+        (GROUPS, options.group),
+    ]
+    defaults = [
+        (CLIENTS, options.client_defaults),
+        (USERS, options.user_defaults),
+        (BROKERS, options.broker_defaults),
+        (IPS, options.ip_defaults),
     ]
     said = [(kind, name) for kind, name in short if name is not None]
-    if options.entity_type is not None or options.entity_name is not None or options.entity_default:
-        if said:
-            raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
-        if options.entity_type in _NOT_BUILT:
-            raise CommandError(
-                f"--entity-type {options.entity_type} is not built: topics, groups, brokers and users have settings"
-            )
-        if options.entity_type not in (*_TYPES, USERS):
-            raise CommandError("--entity-type must be topics, groups, brokers or users")
-        if options.entity_name is not None and options.entity_default:
-            raise CommandError("--entity-default means all entities: leave out --entity-name")
-        said = [(options.entity_type, DEFAULTS if options.entity_default else options.entity_name)]
-    if len(said) != 1:
-        raise CommandError("say whose settings are meant: --topic NAME, --group ID, --broker ID or --broker-defaults")
-    kind, name = said[0]
+    of_defaults = [kind for kind, is_said in defaults if is_said]
+    if not options.entity_type and options.entity_names is None:
+        kinds, names = [*(kind for kind, _ in said), *of_defaults], [name for _, name in said]
+        _check_named(kinds, names)
+        return kinds, names + [DEFAULTS] * len(of_defaults)
+    if said or of_defaults:
+        raise CommandError("--entity-type, --entity-name and --entity-default say it all: leave out the short ways")
+    given: list[str | None] = options.entity_names or []
+    for kind in options.entity_type:
+        if kind in _NOT_BUILT:
+            raise CommandError(f"--entity-type {kind} is not built: only {_KINDS} have settings or quotas")
+    if not options.entity_type or not {*_TYPES, *QUOTA_ENTITIES}.issuperset(options.entity_type):
+        raise CommandError(f"--entity-type must be {_KINDS}")
+    if len(given) > len(options.entity_type):
+        raise CommandError("there are more names than kinds: leave out --entity-name or --entity-default")
+    _check_named(options.entity_type, given)
+    return options.entity_type, [DEFAULTS if name is None else name for name in given]
+
+
+def _check_named(kinds: list[str], names: Sequence[str | None]) -> None:
+    if DEFAULTS in names:
+        kind = kinds[names.index(DEFAULTS)]
+        hint = "a broker is named by its number" if kind == BROKERS else "--entity-default means all of a kind"
+        raise CommandError(f"{kind} have no name '': {hint}")
+
+
+def _entity(kinds: list[str], names: list[str]) -> tuple[str, str | None]:
+    """(topics, groups or brokers, its name): the name is empty for all brokers' defaults, None if there is none."""
+    if len(kinds) != 1:
+        raise CommandError(
+            "say whose settings are meant: --topic NAME, --group ID, --broker ID, --broker-defaults, --user NAME, "
+            "--client ID, --ip ADDRESS or their defaults"
+        )
+    kind, name = kinds[0], names[0] if names else None
     if kind == TOPICS and name == DEFAULTS:
         raise CommandError("topics have no settings in common: change those of the brokers, --broker-defaults")
     if kind == GROUPS and name == DEFAULTS:
         raise CommandError("groups have no settings in common: change those of the brokers' files")
-    is_default = options.broker_defaults or options.entity_default
-    if kind == BROKERS and name is not None and not (is_default or name.isdecimal()):
+    if kind == BROKERS and name and not name.isdecimal():
         raise CommandError(f"a broker is named by its number, not by {name!r}")
     return kind, name
 
@@ -190,17 +258,16 @@ def _value(value: str | None) -> str:
 
 
 def _changes(options: argparse.Namespace, kind: str, name: str | None) -> list[AlterConfigOp]:
-    added, deleted = _said(options, _NAMED_BY[kind], name)
+    if name is None:
+        raise CommandError("--alter needs a name: " + _NAMED_BY[kind])
+    added, deleted = _added_and_deleted(options)
     return [
         *(AlterConfigOp(key, None, Operation.DELETE) for key in deleted),
         *(AlterConfigOp(key, value, Operation.SET) for key, value in added.items()),
     ]
 
 
-def _said(options: argparse.Namespace, named_by: str, name: str | None) -> tuple[dict[str, str], list[str]]:
-    """The settings that --alter sets, and those that it takes away."""
-    if name is None:
-        raise CommandError("--alter needs a name: " + named_by)
+def _added_and_deleted(options: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
     if options.all:
         raise CommandError("--all is for --describe")
     if options.add_config is not None and options.add_config_file is not None:

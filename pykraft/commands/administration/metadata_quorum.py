@@ -4,10 +4,18 @@
 
     metadata-quorum --bootstrap-server HOST:PORT describe --status
     metadata-quorum --bootstrap-server HOST:PORT describe --replication [--human-readable]
+    metadata-quorum --bootstrap-server HOST:PORT --command-config FILE add-controller [--dry-run]
+    metadata-quorum --bootstrap-server HOST:PORT remove-controller --controller-id ID
+                                                 --controller-directory-id DIRECTORY_ID [--dry-run]
 
 ``--status`` is a summary: the leader and its epoch, the high watermark, and how far the last voter is behind.
 ``--replication`` has a row for each replica of the metadata log. A follower's *lag* is in records. The leader notes
 when each replica fetched last, and when it last had everything.
+
+``add-controller`` makes a controller that follows as an observer a voter. FILE is the properties file of that
+controller, and its metadata directory must be on this machine: the directory's id is there. ``remove-controller`` takes
+a voter out of the quorum; then stop its node, or it goes on following. A controller whose disk was replaced has another
+directory id: remove the voter with the old one, then add it.
 
 ``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the controllers themselves: a quorum can be
 looked at while no broker runs.
@@ -20,9 +28,14 @@ import time
 from collections.abc import Iterator, Sequence
 
 from pykraft.admin import Admin
+from pykraft.broker.settings.config import read_node_config
 from pykraft.client.administration.admin import QuorumDescription, QuorumReplica
-from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, table
-from pykraft.common.types import ZERO_UUID
+from pykraft.client.config import ADMIN_CONFIG
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, table
+from pykraft.common.settings.config import parse_properties
+from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.storage.disk.checkpoint import read_meta_properties
+from pykraft.storage.disk.filesystem import OsFileSystem
 
 _COLUMNS = ("NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status")
 _UNKNOWN = -1
@@ -35,10 +48,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--status", action="store_true", help="a summary")
     describe.add_argument("--replication", action="store_true", help="how far each replica is")
     describe.add_argument("--human-readable", action="store_true", help="--replication: times as 'N ms ago'")
+    add = verbs.add_parser("add-controller", help="make the controller of --command-config a voter")
+    remove = verbs.add_parser("remove-controller", help="take a voter out of the quorum")
+    remove.add_argument("-i", "--controller-id", required=True, type=int, help="the id of its node")
+    remove.add_argument(
+        "-d", "--controller-directory-id", required=True, help="the id of its metadata directory, as describe shows it"
+    )
+    for verb in (add, remove):
+        verb.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Describe the quorum."""
+    """Describe the quorum, or change its voters."""
+    if options.verb == "add-controller":
+        return _add(options)
+    if options.verb == "remove-controller":
+        return _remove(options)
     if options.status == options.replication:
         raise CommandError("describe needs --status or --replication, one of the two")
     if options.human_readable and options.status:
@@ -60,6 +85,51 @@ def _leader(quorum: QuorumDescription) -> QuorumReplica:
         if voter.replica_id == quorum.leader_id:
             return voter
     raise CommandError(f"the leader of the quorum, {quorum.leader_id}, is no voter any more: ask again")
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def _add(options: argparse.Namespace) -> int:
+    file = options.command_config
+    if file is None:
+        raise CommandError("add-controller needs --command-config with the properties file of the controller to add")
+    config = read_node_config(parse_properties(read_text(file)))
+    if not config.is_controller:
+        raise CommandError(f"{file} is of no controller: its process.roles has no 'controller'")
+    filesystem = OsFileSystem()
+    is_there = filesystem.exists(config.metadata_dir)
+    properties = read_meta_properties(filesystem, config.metadata_dir) if is_there else None
+    if properties is None:
+        raise CommandError(
+            f"{config.metadata_dir} is not formatted: run storage format --no-initial-controllers on this machine first"
+        )
+    node, directory_id = config.node_id, properties.directory_id
+    endpoints = {each.name: each.advertised for each in config.listeners if each.name == config.controller_listener}
+    if not options.dry_run:
+        settings = {name: value for name, value in client_settings(options).items() if name in ADMIN_CONFIG.keys}
+        with Admin(**settings) as admin, answers(admin):
+            admin.add_raft_voter(node, directory_id, endpoints)
+    listed = ", ".join(f"{name}://{endpoint}" for name, endpoint in sorted(endpoints.items()))
+    verb = "DRY RUN of adding" if options.dry_run else "Added"
+    say(f"{verb} controller {node} with directory id {directory_id} and endpoints: {listed}")
+    return 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    node = options.controller_id
+    if node < 0:
+        raise CommandError(f"--controller-id is {node}, but must be 0 or more")
+    try:
+        directory_id = Uuid.parse(options.controller_directory_id)
+    except ValueError as error:
+        raise CommandError(f"--controller-directory-id {error}") from None
+    if not options.dry_run:
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            admin.remove_raft_voter(node, directory_id)
+    verb = "DRY RUN of removing" if options.dry_run else "Removed"
+    say(f"{verb} KRaft controller {node} with directory id {directory_id}")
+    return 0
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

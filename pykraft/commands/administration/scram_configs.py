@@ -37,6 +37,9 @@ def alterations(
     user: str, added: Mapping[str, str], deleted: Iterable[str]
 ) -> list[UserScramCredentialUpsertion | UserScramCredentialDeletion]:
     """What these settings of a user ask for. CommandError, without the password, if one cannot be read."""
+    others = [name for name in (*added, *deleted) if not is_scram(name)]
+    if others:
+        raise CommandError(f"{others[0]} cannot be changed together with a SCRAM credential: change it by itself")
     if not user:
         raise CommandError("a SCRAM credential is one user's: name the user, for there is none for all")
     return [

@@ -3,14 +3,16 @@
 ::
 
     storage random-uuid
-    storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...] [--standalone]
+    storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...]
+                   [--standalone | --initial-controllers VOTERS | --no-initial-controllers]
     storage format ... --add-scram 'SCRAM-SHA-256=[name=alice,password=secret]'
     storage version-mapping [--release-version 4.0]
     storage feature-dependencies --feature NAME=LEVEL ...
 
 With ``controller.quorum.voters`` in the file the quorum is one of kraft.version 0. Without it the quorum is one of
 kraft.version 1, and ``--initial-controllers`` names its first voters, or ``--standalone`` makes this node the only one
-(`broker.startup.storage_format`).
+(`broker.startup.storage_format`). A controller that comes to a quorum which is there already is formatted with
+``--no-initial-controllers``: it follows until ``metadata-quorum add-controller`` makes it a voter.
 
 The last two say which levels a release has, and what a level depends on, as ``features`` does, without a cluster.
 """
@@ -36,7 +38,7 @@ from pykraft.common.types import Uuid
 from pykraft.controller.features import KRAFT_VERSION, parse_levels
 from pykraft.metadata.versions import IV_3_5_2_SCRAM, METADATA_VERSION
 from pykraft.protocol.messages.records import UserScramCredentialRecord
-from pykraft.raft.log.voters import STATIC_VOTERS, VOTERS_IN_LOG
+from pykraft.raft.log.voters import NO_VOTERS, STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.storage.disk.checkpoint import DamagedFileError
 from pykraft.storage.disk.filesystem import OsFileSystem
 
@@ -53,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-I",
         "--initial-controllers",
         help="the first voters, at kraft.version 1: id@host:port:directory-id,... (default: as the file says)",
+    )
+    first.add_argument(
+        "-N",
+        "--no-initial-controllers",
+        action="store_true",
+        help="this controller has no first voters: it comes to a quorum that is there already",
     )
     form.add_argument(
         "-f",
@@ -99,7 +107,7 @@ def _format(options: argparse.Namespace) -> int:
     levels = parse_levels(options.feature, options.release_version)
     level = levels.setdefault(KRAFT_VERSION, STATIC_VOTERS if config.voters else VOTERS_IN_LOG)
     _check_quorum(options, config, level)
-    voters = None
+    voters = NO_VOTERS if options.no_initial_controllers else None
     if options.standalone:
         voters = standalone_voter(config, Random())
     elif options.initial_controllers:
@@ -129,14 +137,14 @@ def _credentials(texts: list[str], levels: Mapping[str, int]) -> list[UserScramC
 
 def _check_quorum(options: argparse.Namespace, config: NodeConfig, level: int) -> None:
     """CommandError unless file, options and the level of ``kraft.version`` mean the same kind of quorum."""
-    names_voters = options.standalone or options.initial_controllers
+    names_voters = options.standalone or options.initial_controllers or options.no_initial_controllers
     if options.standalone and not config.is_controller:
         raise CommandError(f"--standalone makes this node the only voter, but {options.config} is of no controller")
     if config.voters and names_voters:
         raise CommandError(
             f"{options.config} names the voters with controller.quorum.voters, which is a quorum of kraft.version 0: "
             "for one of kraft.version 1 put controller.quorum.bootstrap.servers in its place, else leave out "
-            "--standalone and --initial-controllers"
+            "--standalone, --initial-controllers and --no-initial-controllers"
         )
     if config.voters and level != STATIC_VOTERS:
         raise CommandError(
@@ -152,5 +160,5 @@ def _check_quorum(options: argparse.Namespace, config: NodeConfig, level: int) -
     if config.is_controller and not config.voters and not names_voters:
         raise CommandError(
             f"{options.config} has no controller.quorum.voters, so --initial-controllers must name the first voters, "
-            "or --standalone make this node the only one"
+            "--standalone make this node the only one, or --no-initial-controllers let it come to one that is there"
         )

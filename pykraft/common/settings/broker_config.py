@@ -13,7 +13,10 @@ Follows org.apache.kafka.server.config.{DynamicProducerStateManagerConfig,QuotaC
 kafka.server.DynamicBrokerConfig.
 """
 
-from pykraft.common.settings.config import LARGEST, ConfigDef, Key, boolean, integer
+from collections.abc import Iterable
+
+from pykraft.common.errors import ConfigError
+from pykraft.common.settings.config import LARGEST, ConfigDef, Key, boolean, integer, names
 from pykraft.common.settings.topic_config import DYNAMIC_TOPIC_DEFAULTS
 
 PRODUCER_ID_EXPIRATION_MS = integer(
@@ -24,7 +27,30 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = boolean(
     True,
     "whether a leader asks the transaction coordinator before it appends to a transaction for the first time",
 )
-LIVE_BROKER_CONFIG = ConfigDef([PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE])
+ALL_DIRECTORIES = "*"
+CORDONED_LOG_DIRS = names(
+    "cordoned.log.dirs", [], "those of log.dirs that take no new replicas (KIP-1066), or * for all of them"
+)
+OF_ONE_BROKER = frozenset({CORDONED_LOG_DIRS.name})
+"""Those that are set for one broker, and never for all."""
+LIVE_BROKER_CONFIG = ConfigDef(
+    [PRODUCER_ID_EXPIRATION_MS, TRANSACTION_PARTITION_VERIFICATION_ENABLE, CORDONED_LOG_DIRS]
+)
+
+
+def check_cordoned(cordoned: Iterable[str], directory: str) -> None:
+    """ConfigError unless a broker with this log directory can cordon these."""
+    named = set(cordoned)
+    if ALL_DIRECTORIES in named and len(named) > 1:
+        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {ALL_DIRECTORIES}, all log directories, and others besides")
+    strange = sorted(named - {ALL_DIRECTORIES, directory})
+    if strange:
+        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {strange[0]}, which is not in log.dirs: {directory} is")
+
+
+def is_cordoned(cordoned: Iterable[str], directory: str) -> bool:
+    """Whether this log directory takes no new replicas."""
+    return not {ALL_DIRECTORIES, directory}.isdisjoint(cordoned)
 
 
 def _rate(name: str, meaning: str) -> Key[int]:

@@ -1,6 +1,6 @@
 """A topic's settings, and the broker's under other names, which hold where the topic has none.
 
-Every key that Kafka 4.2 has for a topic is known here, with its default and its limits, so that a client may set it;
+Every key that Kafka 4.4 has for a topic is known here, with its default and its limits, so that a client may set it;
 those that pykraft does not act on yet are listed in SKIPPED.md.
 
 Follows org.apache.kafka.storage.internals.log.LogConfig and org.apache.kafka.server.config.ServerTopicConfigSynonyms.
@@ -78,6 +78,13 @@ MAX_MESSAGE_BYTES = integer(
     "a larger batch is refused",
     at_least=0,
     synonyms=[Synonym("message.max.bytes")],
+)
+MAX_DECOMPRESSED_MESSAGE_BYTES = integer(
+    "max.decompressed.message.bytes",
+    2_147_483_639,
+    "a larger record of a compressed batch is refused",
+    at_least=1,
+    at_most=2_147_483_639,
 )
 RETENTION_MS = integer(
     "retention.ms",
@@ -232,6 +239,23 @@ FOLLOWER_REPLICATION_THROTTLED_REPLICAS = _throttled_replicas(
 REMOTE_STORAGE_ENABLE = boolean("remote.storage.enable", False, "use tiered storage")
 
 _NOT_ACTED_ON: list[Key[Any]] = [
+    boolean("errors.deadletterqueue.group.enable", False, "whether share groups may put records here that they reject"),
+    integer(
+        "remote.copy.lag.bytes",
+        -1,
+        "a segment waits for this many bytes after it, until it is copied to tiered storage; -1 for no wait",
+        at_least=-1,
+        synonyms=[Synonym("log.remote.copy.lag.bytes")],
+        kind="long",
+    ),
+    integer(
+        "remote.copy.lag.ms",
+        0,
+        "a segment waits this long until it is copied to tiered storage",
+        at_least=-1,
+        synonyms=[Synonym("log.remote.copy.lag.ms")],
+        kind="long",
+    ),
     integer(
         "local.retention.bytes",
         -2,
@@ -263,6 +287,7 @@ LOG_CONFIG = ConfigDef(
         SEGMENT_INDEX_BYTES,
         INDEX_INTERVAL_BYTES,
         MAX_MESSAGE_BYTES,
+        MAX_DECOMPRESSED_MESSAGE_BYTES,
         RETENTION_MS,
         RETENTION_BYTES,
         FLUSH_MESSAGES,
@@ -304,6 +329,7 @@ INTERNAL_BROKER_SETTINGS = frozenset(
 _WITHOUT_DEFAULT = (
     FOLLOWER_REPLICATION_THROTTLED_REPLICAS.name,
     LEADER_REPLICATION_THROTTLED_REPLICAS.name,
+    "errors.deadletterqueue.group.enable",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",

@@ -83,11 +83,11 @@ def place(
     if replication_factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas are wanted, {len(brokers)} brokers are registered",
+            f"{replication_factor} replicas are wanted, {len(brokers)} brokers are registered and not cordoned",
         )
     unfenced = sum(not broker.fenced for broker in brokers)
     if not unfenced:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced or cordoned")
     names = sorted({broker.rack for broker in brokers})
     by_name = {name: _Rack([broker for broker in brokers if broker.rack == name], random) for name in names}
     racks = list(by_name.values())

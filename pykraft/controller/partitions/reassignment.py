@@ -19,6 +19,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicIdPartition
 from pykraft.controller.partitions.assignment import Assignment, reassigned, reverted
 from pykraft.controller.partitions.replication_control import ReplicationControl
+from pykraft.controller.partitions.topics import check_takes_replicas
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from pykraft.protocol.messages.reassignments import (
@@ -162,5 +163,4 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
             f"the replicas {list(target)} are none, or one of them is named twice: name each broker once",
         )
     for broker_id in target:
-        if broker_id not in image.brokers:
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker_id} is not registered")
+        check_takes_replicas(image, broker_id)

@@ -18,7 +18,7 @@ from pykraft.common.settings.topic_config import check_topic_settings
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Uuid
 from pykraft.controller.config import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
 from pykraft.controller.partitions.placement import UsableBroker, place
-from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
+from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Charge, Result, VersionedRecord, free
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration, TopicImage
 from pykraft.metadata.settings import node_layers, settings_of_new_topic
 from pykraft.protocol.messages.admin import (
@@ -67,7 +67,9 @@ class TopicControl:
 
     # --- making -------------------------------------------------------------------------------------------------------
 
-    def create_topics(self, image: MetadataImage, request: CreateTopicsRequest) -> Steps[Result[CreateTopicsResponse]]:
+    def create_topics(
+        self, image: MetadataImage, request: CreateTopicsRequest, charge: Charge = free
+    ) -> Steps[Result[CreateTopicsResponse]]:
         times_named = Counter(topic.name for topic in request.topics)
         total = sum(max(self._partition_count(topic), 0) + 1 + len(topic.configs) for topic in request.topics)
         records: list[VersionedRecord] = []
@@ -83,7 +85,7 @@ class TopicControl:
                         f"{total} topics, partitions and settings at once; {MAX_RECORDS_PER_REQUEST} are allowed",
                     )
                 self._check_name(topic.name, image, taken)
-                created, some = yield from self._create_topic(image, topic)
+                created, some = yield from self._create_topic(image, topic, charge)
                 taken[_collision_key(topic.name)] = topic.name
                 records += some
                 results.append(created)
@@ -111,11 +113,12 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name} collides with {other}")
 
     def _create_topic(
-        self, image: MetadataImage, topic: CreateTopicsRequest.Topic
+        self, image: MetadataImage, topic: CreateTopicsRequest.Topic, charge: Charge
     ) -> Steps[tuple[CreateTopicsResponse.Topic, list[VersionedRecord]]]:
         settings = {config.name: config.value for config in topic.configs}
         described = self._described(image, settings)
         replicas = self._assigned(image, topic) if topic.assignments else self._placed(image, topic)
+        charge(len(replicas))
         topic_id = Uuid.random(self._random)
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
         for name, value in settings.items():
@@ -197,7 +200,7 @@ class TopicControl:
     # --- more partitions ----------------------------------------------------------------------------------------------
 
     def create_partitions(
-        self, image: MetadataImage, request: CreatePartitionsRequest
+        self, image: MetadataImage, request: CreatePartitionsRequest, charge: Charge = free
     ) -> Steps[Result[CreatePartitionsResponse]]:
         times_named = Counter(topic.name for topic in request.topics)
         records: list[VersionedRecord] = []
@@ -207,7 +210,7 @@ class TopicControl:
             try:
                 if times_named[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names topic {topic.name} twice")
-                records += yield from self._grow(image, topic, MAX_RECORDS_PER_REQUEST - len(records))
+                records += yield from self._grow(image, topic, MAX_RECORDS_PER_REQUEST - len(records), charge)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
             results.append(result)
@@ -215,7 +218,7 @@ class TopicControl:
         return Result([] if request.validate_only else records, CreatePartitionsResponse(results=results))
 
     def _grow(
-        self, image: MetadataImage, topic: CreatePartitionsRequest.Topic, most_records: int
+        self, image: MetadataImage, topic: CreatePartitionsRequest.Topic, most_records: int, charge: Charge
     ) -> Steps[list[VersionedRecord]]:
         """The records of the new partitions. They get as many replicas as partition 0 has."""
         found = _find(image, topic.name, ZERO_UUID)
@@ -235,6 +238,7 @@ class TopicControl:
             raise _bad_assignment(f"{more} partitions are to be added, {len(topic.assignments)} are assigned")
         else:
             replicas = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+        charge(more)
         records: list[VersionedRecord] = []
         for number, assigned in enumerate(replicas, there):
             _check_assignment(image, number, assigned, factor)
@@ -245,7 +249,9 @@ class TopicControl:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete_topics(self, image: MetadataImage, request: DeleteTopicsRequest) -> Steps[Result[DeleteTopicsResponse]]:
+    def delete_topics(
+        self, image: MetadataImage, request: DeleteTopicsRequest, charge: Charge = free
+    ) -> Steps[Result[DeleteTopicsResponse]]:
         wanted = [*request.topics, *(DeleteTopicsRequest.Topic(name=name) for name in request.topic_names)]
         times_named = Counter((topic.name, topic.topic_id) for topic in wanted)
         times_found: Counter[Uuid | None] = Counter()
@@ -265,6 +271,7 @@ class TopicControl:
                 result.name, result.topic_id = found.name, found.topic_id
                 if times_found[found.topic_id] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic by its name and its id")
+                charge(len(found.partitions))
                 records.append((RemoveTopicRecord(topic_id=found.topic_id), 0))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
@@ -297,7 +304,8 @@ def _usable(image: MetadataImage) -> list[UsableBroker]:
     return [
         UsableBroker(broker_id, broker.rack or "", broker.fenced)
         for broker_id, broker in sorted(image.brokers.items())
-        if broker.fenced or not broker.in_controlled_shutdown  # a broker that is about to stop gets nothing new
+        # A broker that is about to stop gets nothing new.
+        if not broker.is_cordoned and (broker.fenced or not broker.in_controlled_shutdown)
     ]
 
 
@@ -308,8 +316,16 @@ def _check_assignment(image: MetadataImage, number: int, replicas: Sequence[int]
     if len(replicas) != factor:
         raise _bad_assignment(f"partition {number} has {len(replicas)} replicas, partition 0 {factor}")
     for broker_id in replicas:
-        if broker_id not in image.brokers:
-            raise _bad_assignment(f"broker {broker_id} of partition {number} is not registered")
+        check_takes_replicas(image, broker_id)
+
+
+def check_takes_replicas(image: MetadataImage, broker_id: int) -> None:
+    """KafkaError unless this broker may be named as one that holds a partition."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise _bad_assignment(f"broker {broker_id} is not registered")
+    if broker.is_cordoned:
+        raise _bad_assignment(f"broker {broker_id} takes no new replicas: its log directories are cordoned")
 
 
 def _bad_assignment(detail: str) -> KafkaError:

@@ -60,6 +60,8 @@ from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOf
 
 _FIRST_GROUP_NOT_FOUND = 9
 """From this version of OffsetCommit on a group that is not there is called so."""
+_FIRST_TRANSACTIONAL_OF_GROUPS = 6
+"""From this version of TxnOffsetCommit on it has the errors of OffsetCommit."""
 _FIRST_DESCRIBE_NOT_FOUND = 6
 _EXPIRE_OFFSETS = "expire-offsets"
 _MINUTE_MS = 60_000
@@ -218,26 +220,29 @@ class GroupShard:
         topics = []
         for topic in request.topics:
             answers = self._commit_topic(
-                request.group_id, topic, ZERO_UUID, offset_records.NO_EXPIRY, records, topic_type.Partition
+                request.group_id, topic, topic.topic_id, offset_records.NO_EXPIRY, records, topic_type.Partition
             )
-            topics.append(topic_type(name=topic.name, partitions=answers))
+            topics.append(topic_type(name=topic.name, topic_id=topic.topic_id, partitions=answers))
         return CoordinatorResult(TxnOffsetCommitResponse(topics=topics), records)
 
     def _check_transactional_commit(self, request: TxnOffsetCommitRequest, version: int) -> None:
         """KafkaError unless this client may commit for the group. One that names no member may: so did all clients up
         to version 2."""
         group = self.groups.get(request.group_id)
-        member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+        member_id, instance_id = request.member_id, request.group_instance_id
+        generation = request.generation_id_or_member_epoch
+        knows_groups = version >= _FIRST_TRANSACTIONAL_OF_GROUPS
         if group is None:
             if generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"there is no group {request.group_id}")
+                code = ErrorCode.GROUP_ID_NOT_FOUND if knows_groups else ErrorCode.ILLEGAL_GENERATION
+                raise KafkaError(code, f"there is no group {request.group_id}")
         elif isinstance(group, ClassicGroup):
             check_classic_commit(group, member_id, instance_id, generation, is_transactional=True)
         else:
             try:
                 group.validate_offset_commit(member_id, instance_id, generation, True, version)
             except KafkaError as error:
-                if error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                if error.code is ErrorCode.STALE_MEMBER_EPOCH and not knows_groups:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.detail) from error
                 raise
 

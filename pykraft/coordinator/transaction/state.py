@@ -24,9 +24,9 @@ bits. The largest one is kept for fencing, so a producer at 32,766 gets a new pr
 
 The record is keyed by the transactional id. Its value has version 0 at transaction.version 0, and version 1 above.
 Kafka 4.2 reads `previous_producer_id` and `next_producer_id` from it and writes neither, so there a coordinator that
-moves at the exhaustion of epochs forgets the id that the producer was given. Here they are written in these rare
-records. All other records are Kafka's, byte by byte. `last_producer_epoch` is in no record, as in Kafka: a producer
-that repeats an InitProducerId after the coordinator has moved is fenced.
+moves at the exhaustion of epochs forgets the id that the producer was given. Kafka 4.4 writes both. The records are its
+own, byte by byte. `last_producer_epoch` is in no record, as in Kafka: a producer that repeats an InitProducerId after
+the coordinator has moved is fenced.
 
 Follows org.apache.kafka.coordinator.transaction.{TransactionMetadata,TransactionState} and
 kafka.coordinator.transaction.TransactionLog.
@@ -240,10 +240,9 @@ def record_of(metadata: TransactionMetadata, transaction_version: int) -> Coordi
     """The record that keeps this, in a cluster at this transaction.version."""
     topics = by_topic(sorted(metadata.partitions))
     partitions = [TransactionLogValue.Partitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
-    has_moved = metadata.previous_producer_id != metadata.producer_id
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
-        previous_producer_id=metadata.previous_producer_id if has_moved else NO_PRODUCER_ID,
+        previous_producer_id=metadata.previous_producer_id,
         next_producer_id=metadata.next_producer_id,
         producer_epoch=metadata.producer_epoch,
         transaction_timeout_ms=metadata.timeout_ms,

@@ -1,5 +1,5 @@
-"""Messages that change the cluster for an administrator: CreateTopics, CreatePartitions, DeleteTopics, and
-UnregisterBroker.
+"""Messages that change the cluster for an administrator: CreateTopics, CreatePartitions, DeleteTopics,
+UnregisterBroker, and UnregisterController.
 
 A client sends them to any broker, which forwards them in an Envelope to the active controller (KIP-590). They are
 answered when the change is committed in the metadata log; brokers may see it a moment later.
@@ -174,3 +174,17 @@ class UnregisterBrokerResponse(Response, to=UnregisterBrokerRequest):
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0)
     error_message: string | None = field(default=None)
+
+
+class UnregisterControllerRequest(Request, api=94, versions=(0, 0), flexible=0, listeners=BOTH, forwardable=True):
+    """Forget the controller of this id: it is not coming back (KIP-1312). Whether it is a voter is Raft's to know."""
+
+    controller_id: int32
+
+
+class UnregisterControllerResponse(Response, to=UnregisterControllerRequest):
+    """Whether there was such a controller."""
+
+    throttle_time_ms: int32 = field(default=0)
+    error_code: int16 = field(default=0)
+    error_message: string | None = field()

@@ -140,7 +140,7 @@ class BrokerRegistrationResponse(Response, to=BrokerRegistrationRequest):
     broker_epoch: int64 = field(default=NO_BROKER_EPOCH)
 
 
-class BrokerHeartbeatRequest(Request, api=63, versions=(0, 1), flexible=0, listeners=CONTROLLER):
+class BrokerHeartbeatRequest(Request, api=63, versions=(0, 2), flexible=0, listeners=CONTROLLER):
     """I am alive, and have applied the metadata log up to here; fence me, or let me go."""
 
     broker_id: int32
@@ -149,6 +149,8 @@ class BrokerHeartbeatRequest(Request, api=63, versions=(0, 1), flexible=0, liste
     want_fence: boolean
     want_shut_down: boolean
     offline_log_dirs: Array[uuid] = field(default=(), since=1, tag=0)
+    # All that are cordoned now (KIP-1066); null while the broker does not say.
+    cordoned_log_dirs: Array[uuid] | None = field(default=None, since=2, tag=1)
 
 
 class BrokerHeartbeatResponse(Response, to=BrokerHeartbeatRequest):

@@ -30,14 +30,19 @@ BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 GROUP_COORDINATOR = 0
 TRANSACTION_COORDINATOR = 1
+ANY_NODE = -1
+"""The node id of a client that does not say which node it means."""
 
 
-class ApiVersionsRequest(Request, api=18, versions=(0, 4), flexible=3, listeners=BOTH):
+class ApiVersionsRequest(Request, api=18, versions=(0, 5), flexible=3, listeners=BOTH):
     """The first request on a connection: which APIs and versions does the server have? From version 3 on it names the
-    client (KIP-511)."""
+    client (KIP-511); from version 5 on the cluster and the node that the client means to reach, or neither
+    (KIP-1242)."""
 
     client_software_name: string = field(default="", since=3)
     client_software_version: string = field(default="", since=3)
+    cluster_id: string | None = field(default=None, since=5)
+    node_id: int32 = field(default=ANY_NODE, since=5)
 
 
 class ApiVersionsResponse(Response, to=ApiVersionsRequest):

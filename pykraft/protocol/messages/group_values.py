@@ -31,9 +31,10 @@ class TopicPartitions(Struct):
 
 
 class GroupTargetAssignmentMetadataValue(Message, flexible=0):
-    """The group epoch that the target assignment was computed for."""
+    """The group epoch that the target assignment was computed for, and when. Kafka writes the time since 4.3."""
 
     assignment_epoch: int32
+    assignment_timestamp: int64 = field(default=0, tag=0)
 
 
 class GroupTargetAssignmentMemberValue(Message, flexible=0):
@@ -99,6 +100,13 @@ class ConsumerGroupMemberMetadataValue(Message, flexible=0):
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, flexible=0):
     """What a member has now, and what it must give up first."""
+
+    class TopicPartitions(Struct):
+        topic_id: uuid
+        partitions: Array[int32]
+        # The member's epoch when it got each of them. Kafka writes them since 4.3. The default that is left out is the
+        # empty list.
+        assignment_epochs: Array[int32] | None = field(default=(), tag=0)
 
     member_epoch: int32
     previous_member_epoch: int32
@@ -175,6 +183,9 @@ class StreamsGroupMetadataValue(Message, flexible=0):
     validated_topology_epoch: int32 = field(default=-1, tag=0)
     # The default that is left out is the empty list.
     last_assignment_configs: Array[AssignmentConfig] | None = field(default=(), tag=1)
+    # The epochs of the topology whose description the broker's plugin has, or has refused; since 4.4.
+    stored_description_topology_epoch: int32 = field(default=-1, tag=2)
+    failed_description_topology_epoch: int32 = field(default=-1, tag=3)
 
 
 class StreamsGroupMemberMetadataValue(Message, flexible=0):

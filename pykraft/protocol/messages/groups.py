@@ -306,7 +306,7 @@ class ListGroupsResponse(Response, to=ListGroupsRequest):
     groups: Array[Group] = field(default=())
 
 
-class DeleteGroupsRequest(Request, api=42, versions=(0, 2), flexible=2, listeners=BROKER):
+class DeleteGroupsRequest(Request, api=42, versions=(0, 3), flexible=2, listeners=BROKER):
     """Forget these groups with their offsets; they must be empty (KIP-229)."""
 
     groups_names: Array[string]
@@ -319,11 +319,12 @@ class DeleteGroupsRequest(Request, api=42, versions=(0, 2), flexible=2, listener
 
 
 class DeleteGroupsResponse(Response, to=DeleteGroupsRequest):
-    """What became of each group."""
+    """What became of each group. Only a streams group's error has a message."""
 
     class Result(Struct):
         group_id: string
         error_code: int16 = field(default=0)
+        error_message: string | None = field(default=None, since=3)
 
     throttle_time_ms: int32 = field(default=0)
     results: Array[Result]

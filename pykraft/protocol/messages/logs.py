@@ -51,7 +51,7 @@ class DeleteRecordsResponse(Response, to=DeleteRecordsRequest):
     topics: Array[Topic]
 
 
-class DescribeLogDirsRequest(Request, api=35, versions=(1, 4), flexible=2, listeners=BROKER):
+class DescribeLogDirsRequest(Request, api=35, versions=(1, 5), flexible=2, listeners=BROKER):
     """The replicas in the broker's log directories: of these partitions, or (None) of all."""
 
     class Topic(Struct):
@@ -84,6 +84,8 @@ class DescribeLogDirsResponse(Response, to=DescribeLogDirsRequest):
         # Of the volume that holds the directory.
         total_bytes: int64 = field(default=NO_SIZE, since=4)
         usable_bytes: int64 = field(default=NO_SIZE, since=4)
+        # Whether it takes no new replicas (KIP-1066).
+        is_cordoned: boolean = field(default=False, since=5)
 
     throttle_time_ms: int32 = field(default=0)
     error_code: int16 = field(default=0, since=3)

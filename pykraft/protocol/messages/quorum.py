@@ -267,7 +267,7 @@ class FetchSnapshotResponse(Response, to=FetchSnapshotRequest):
     node_endpoints: Array[NodeEndpoint] = field(default=(), since=1, tag=0)
 
 
-class AddRaftVoterRequest(Request, api=80, versions=(0, 1), flexible=0):
+class AddRaftVoterRequest(Request, api=80, versions=(0, 1), flexible=0, listeners=BOTH, forwardable=True):
     """Make this observer, which has caught up, a voter (KIP-853). `ack_when_committed` false asks for an answer as soon
     as the leader has appended the change (KIP-1186)."""
 
@@ -287,7 +287,7 @@ class AddRaftVoterResponse(Response, to=AddRaftVoterRequest):
     error_message: string | None = field(default=None)
 
 
-class RemoveRaftVoterRequest(Request, api=81, versions=(0, 0), flexible=0):
+class RemoveRaftVoterRequest(Request, api=81, versions=(0, 0), flexible=0, listeners=BOTH, forwardable=True):
     """Take this voter out of the voter set (KIP-853)."""
 
     cluster_id: string | None = field(default=None)

@@ -11,6 +11,7 @@ Follows Kafka's message definitions (clients/src/main/resources/common/message).
 """
 
 from pykraft.common.errors import KafkaError
+from pykraft.common.types import ZERO_UUID
 from pykraft.protocol.listeners import BROKER
 from pykraft.protocol.schema import (
     Array,
@@ -24,6 +25,7 @@ from pykraft.protocol.schema import (
     int32,
     int64,
     string,
+    uuid,
 )
 
 NO_PRODUCER_ID = -1
@@ -217,10 +219,11 @@ class WriteTxnMarkersResponse(Response, to=WriteTxnMarkersRequest):
     markers: Array[Marker]
 
 
-class TxnOffsetCommitRequest(Request, api=28, versions=(0, 5), flexible=3, listeners=BROKER):
+class TxnOffsetCommitRequest(Request, api=28, versions=(0, 6), flexible=3, listeners=BROKER):
     """Commit these offsets of a group when the transaction commits. From version 3 on the member of the group is named,
     so that a consumer which has lost its partitions is fenced (KIP-447); from version 5 on the group's coordinator adds
-    its partition to the transaction itself (KIP-890)."""
+    its partition to the transaction itself (KIP-890); from version 6 on topics go by their ids, so that no offset is
+    committed for a later topic of the same name."""
 
     class Topic(Struct):
         class Partition(Struct):
@@ -229,14 +232,15 @@ class TxnOffsetCommitRequest(Request, api=28, versions=(0, 5), flexible=3, liste
             committed_leader_epoch: int32 = field(default=-1, since=2)
             committed_metadata: string | None
 
-        name: string
+        name: string = field(default="", until=5)
+        topic_id: uuid = field(default=ZERO_UUID, since=6)
         partitions: Array[Partition]
 
     transactional_id: string
     group_id: string
     producer_id: int64
     producer_epoch: int16
-    generation_id: int32 = field(default=-1, since=3)
+    generation_id_or_member_epoch: int32 = field(default=-1, since=3)
     member_id: string = field(default="", since=3)
     group_instance_id: string | None = field(default=None, since=3)
     topics: Array[Topic]
@@ -248,6 +252,7 @@ class TxnOffsetCommitRequest(Request, api=28, versions=(0, 5), flexible=3, liste
             topics=[
                 topic_type(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=[
                         topic_type.Partition(partition_index=partition.partition_index, error_code=error.code)
                         for partition in topic.partitions
@@ -266,7 +271,8 @@ class TxnOffsetCommitResponse(Response, to=TxnOffsetCommitRequest):
             partition_index: int32
             error_code: int16 = field(default=0)
 
-        name: string
+        name: string = field(default="", until=5)
+        topic_id: uuid = field(default=ZERO_UUID, since=6)
         partitions: Array[Partition]
 
     throttle_time_ms: int32 = field(default=0)

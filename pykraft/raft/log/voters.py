@@ -96,6 +96,10 @@ class VoterSet:
         """The set in which this is what is known of the voter with its id."""
         return VoterSet({**self.voters, voter.key.id: voter})
 
+    def without_voter(self, key: ReplicaKey) -> "VoterSet":
+        """The set without the voter with this id."""
+        return VoterSet({voter_id: voter for voter_id, voter in self.voters.items() if voter_id != key.id})
+
     def node(self, voter_id: int, listener: str) -> Node | None:
         """Where this voter is reached; None for one that is no voter or has no such listener."""
         voter = self.voters.get(voter_id)

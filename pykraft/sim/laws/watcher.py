@@ -43,72 +43,15 @@ from pykraft.sim.laws.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
 from pykraft.sim.laws.snapshot_laws import SnapshotLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, TransactionalHistory
+from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.storage.log import UnifiedLog
-
-
-@dataclass
-class Progress:
-    """What a run has brought about."""
-
-    elections: int = 0
-    truncations: int = 0
-    isr_changes: int = 0
-    acknowledged: int = 0
-    consumed: int = 0
-    consumed_from_followers: int = 0
-    """Those that a reader has fetched while a leader had sent it to a follower."""
-    crashes: int = 0
-    classic_rebalances: int = 0
-    """Generations of classic groups whose assignment was committed."""
-    classic_members_lost: int = 0
-    classic_coordinator_moves: int = 0
-    """Shards of the group coordinator that were lost while classic groups had work in flight there."""
-    consumer_rebalances: int = 0
-    """Epochs of consumer groups whose target assignment was committed."""
-    consumer_members_lost: int = 0
-    consumer_coordinator_moves: int = 0
-    committed: int = 0
-    """Transactions that a producer knows to be committed."""
-    aborted: int = 0
-    timed_out: int = 0
-    """Producers that were fenced because their transaction took too long."""
-    fenced: int = 0
-    """Producers that were fenced by another one."""
-    moves_ongoing: int = 0
-    """Shards of the transaction coordinator that were lost while a transaction was open there."""
-    moves_prepare_commit: int = 0
-    """And while markers of a commit were still to be written."""
-    moves_prepare_abort: int = 0
-    snapshots_written: int = 0
-    snapshots_loaded: int = 0
-    """Copied from a leader whose log began later."""
-    log_starts_moved: int = 0
-    preferred_elections: int = 0
-    """Leaderships that went back to the first replica from another that was in sync."""
-    unclean_elections: int = 0
-    elr_elections: int = 0
-    """Leaders that came from the ELR."""
-    reassignments_completed: int = 0
-    reassignments_cancelled: int = 0
-    topics_deleted: int = 0
-    groups_deleted: int = 0
-    events: int = 0
-
-    def count(self, protocol: str, what: str, by: int = 1) -> None:
-        """Something befell a group of this protocol."""
-        name = f"{protocol}_{what}"
-        setattr(self, name, getattr(self, name) + by)
-
-    def __add__(self, other: "Progress") -> "Progress":
-        return Progress(
-            *(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
-        )
 
 
 @dataclass
@@ -201,6 +144,10 @@ class Watcher:
         self.snapshots = SnapshotLaws(self.metadata)
         self.reassignments: ReassignmentLaws | None = None
         """None where no partition is moved."""
+        self.voters: VoterLaws | None = None
+        """None where no voter comes or goes."""
+        self._is_ending = False
+        """The node that is looked at has ended in the middle of a step, perhaps."""
         self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
         self._deleted: set[Uuid] = set()
         """The ids of topics that were deleted."""
@@ -272,6 +219,8 @@ class Watcher:
                     seen = self._known(machine)
                     self._follow_metadata(machine.node, seen)
                     self.metadata.check_leader(seen.metadata, fields["epoch"])
+                    if self.voters is not None:
+                        self.voters.check_elected(machine.node, seen.metadata)
             case "metadata_truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
             case "metadata_snapshot_written":
@@ -388,7 +337,9 @@ class Watcher:
 
     def look_for_the_last_time(self, machine: SimulatedNode) -> None:
         """Look at a node whose life ends now."""
+        self._is_ending = True
         self.look(machine)
+        self._is_ending = False
         if machine.node is not None:
             self._known(machine).durable_end = _durable_end(machine, machine.node)
             self.coordinators.look_for_the_last_time(machine.node_id)
@@ -401,22 +352,30 @@ class Watcher:
             if isinstance(seen.role, Candidate | Leader):
                 self._election.observe_votes(seen.role.epoch, machine.node_id, seen.role.granted)
         self._follow_metadata(node, seen)
+        if self.voters is not None and not self._is_ending:
+            self.voters.check(node, seen.metadata)
         high_watermark, before = raft.log.high_watermark, seen.metadata.high_watermark
         if high_watermark != before:
             require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
             seen.metadata.high_watermark = high_watermark
             if decided := self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
-                self._check_majority(machine)
+                self._check_majority(node)
+                if self.voters is not None:
+                    self.voters.note_committed(node, seen.metadata)
                 if self.reassignments is not None:
                     self.reassignments.commit(decided)
 
-    def _check_majority(self, machine: SimulatedNode) -> None:
+    def _check_majority(self, node: Node) -> None:
         """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
-        voters = [each for each in self._nodes.values() if each.config.is_controller]
-        holders = [each.node_id for each in voters if self._holds_committed(each)]
+        history, high_watermark = node.raft.replica.control_records.history, self.metadata.end
+        sets = [history.latest.ids]
+        if history.latest_offset >= high_watermark:  # perhaps appended after this was committed, in the same step
+            sets.append(history.before(history.latest_offset).ids)
+        holders = [voter for voter in sorted({*sets[0], *sets[-1]}) if self._holds_committed(self._nodes[voter])]
+        voters = sets[0]
         require(
-            2 * len(holders) > len(voters),
-            f"node {machine.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
+            any(2 * len([voter for voter in each if voter in holders]) > len(each) for each in sets),
+            f"node {node.config.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
             f"{len(voters)} voters {holders} have it on their disks",
         )
 

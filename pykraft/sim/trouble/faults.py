@@ -204,6 +204,17 @@ class Faults:
         links = [(one, other) for other in others if other != one]
         self._cut(links if self._random.random() < 0.5 else [(b, a) for a, b in links])
 
+    def _cut_off_controller(self) -> None:
+        """The active controller hears no other node, for so long that there is another one; clients still reach it.
+        What it appends meanwhile is never committed."""
+        leaders = [m.name for m in self._up if m.node is not None and m.node.raft.replica.quorum.is_leader]
+        if leaders:
+            one = self._random.choice(leaders)
+            links = [(one, other) for other in self._names() if other != one]
+            timeout_ms = self._knobs.properties["controller.quorum.fetch.timeout.ms"]
+            duration_us = self._random.randint(2, 5) * timeout_ms * US_PER_MS
+            self._outages.cut([*links, *((b, a) for a, b in links)], duration_us)
+
     def _cut(self, links: list[Link]) -> None:
         self._outages.cut(links, self._for_a_while_us())
 

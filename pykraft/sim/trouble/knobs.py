@@ -20,6 +20,7 @@ from pykraft.sim.trouble.recreations import (
     draw_recreations,
     recreation_properties,
 )
+from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
 
 LINGER = "group.coordinator.append.linger.ms"
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
@@ -181,6 +182,8 @@ class Knobs:
     """The rack of each broker, in the order of their ids. Then consumers are in one of them, too."""
     elections: ElectionKnobs | None = None
     recreations: RecreationKnobs | None = None
+    voters: VoterKnobs | None = None
+    """None where no voter comes or goes."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -189,7 +192,7 @@ class Knobs:
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    knobs = _draw(seed)
+    knobs = _with_voters(_draw(seed), draw_voters(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
 
@@ -263,6 +266,32 @@ def calm(knobs: Knobs) -> Knobs:
         slice_ends=0.0,
         busy_us=0,
         late_to_clients=0.0,
+    )
+
+
+def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
+    """The same draw, with voters that come and go. Little else goes on, so that there is time for that."""
+    if voters is None:
+        return knobs
+    return replace(
+        knobs,
+        brokers=2,
+        controllers=voters.first + voters.spare,
+        partitions=1,
+        properties={
+            **knobs.properties,
+            "replica.fetch.max.bytes": 1 << 20,
+            "replica.fetch.response.max.bytes": 10 << 20,
+        },
+        producers=knobs.producers[:1],
+        consumers=knobs.consumers[:1],
+        records_per_s=60,
+        faults=trouble_of_voters(knobs.faults),
+        fault_every_ms=voters.fault_every_ms,
+        storm_until_ms=min(knobs.storm_until_ms, 4_000),
+        groups=(),
+        features={},
+        voters=voters,
     )
 
 

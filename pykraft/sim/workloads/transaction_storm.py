@@ -15,8 +15,8 @@ from random import Random
 
 from pykraft.client.errors import TransactionFatalError
 from pykraft.common.core import Poll
+from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger
-from pykraft.sim.laws.watcher import Progress
 from pykraft.sim.trouble.knobs import TransactionKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.transaction_workload import CommittedReader, Copier, Teller

@@ -33,10 +33,16 @@ TOPIC = "t"
 _TAKE = 500
 
 
-def admin_core(bootstrap_servers: str, random: Random) -> tuple[ClusterMetadata, ApiDriver]:
-    """What an admin client asks with: both are RequestManagers. It gives a broker up after a second."""
-    config = client_config(COMMON_CONFIG, {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000})
-    metadata = ClusterMetadata(config, bootstrap_endpoints(config), random)
+def admin_core(
+    bootstrap_servers: str, random: Random, of_controllers: bool = False, **settings: object
+) -> tuple[ClusterMetadata, ApiDriver]:
+    """What an admin client asks with: both are RequestManagers. It gives a broker up after a second. `of_controllers`:
+    it asks controllers, which `bootstrap_servers` names."""
+    given = {"bootstrap.servers": bootstrap_servers, "request.timeout.ms": 1000}
+    config = client_config(
+        COMMON_CONFIG, {**given, **{name.replace("_", "."): each for name, each in settings.items()}}
+    )
+    metadata = ClusterMetadata(config, bootstrap_endpoints(config), random, of_controllers)
     metadata.request_update()
     return metadata, ApiDriver(config, metadata, random)
 

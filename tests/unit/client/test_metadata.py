@@ -30,6 +30,23 @@ def test_the_first_question_goes_to_a_bootstrap_server() -> None:
     assert [topic.name for topic in script.asked(MetadataRequest).topics or ()] == ["t"]
 
 
+def test_a_connection_to_a_known_broker_is_for_that_broker_until_another_is_found_there() -> None:
+    metadata, script = fresh()
+    metadata.add_topic("t")
+    (outbound,) = script.poll()
+    assert metadata.meant(outbound.destination) is None, "a bootstrap address may be any broker's"
+    script.answer(MetadataRequest, described({"t": [(1, 0)]}).replace(cluster_id="mine"))
+    assert metadata.meant(metadata.brokers[1]) == ("mine", 1)
+    broker = metadata.brokers[1]
+
+    metadata.rebootstrap()
+    assert metadata.meant(broker) is None
+    assert (metadata.brokers, metadata.topics) == ({}, {})
+    (outbound,) = script.poll(100)
+    assert outbound.destination.id < 0
+    assert [topic.name for topic in script.asked(MetadataRequest).topics or ()] == ["t"]
+
+
 def test_it_is_known_since_when_nobody_has_ever_answered() -> None:
     metadata, script = fresh(BOOTSTRAP, Endpoint(HOST, 2))
     assert metadata.unheard_since is None, "nothing was asked"

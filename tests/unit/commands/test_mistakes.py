@@ -15,6 +15,7 @@ from pykraft.cli import COMMANDS, main
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.api.timeout.ms=300"]
 
 SET_PASSWORD = ["configs", *NOBODY, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config"]
+SHA_256_OF_X = "SCRAM-SHA-256=[password=x]"
 RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
 
 
@@ -79,14 +80,20 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["configs", *NOBODY, "--describe", "--topic", "t", "--broker", "1"], ["whose settings are meant"]),
         (["configs", *NOBODY, "--describe", "--topic", "t", "--entity-type", "topics"], ["leave out the short ways"]),
         (["configs", *NOBODY, "--describe", "--entity-name", "t"], ["--entity-type must be"]),
-        (["configs", *NOBODY, "--describe", "--entity-type", "clients"], ["clients is not built"]),
+        (["configs", *NOBODY, "--describe", "--entity-type", "client-metrics"], ["client-metrics is not built"]),
+        (["configs", *NOBODY, "--alter", "--user", "a", "--ip", "b", "--add-config", "c=d"], ["users and clients"]),
+        (["configs", *NOBODY, "--alter", "--entity-type", "users", "--add-config", "c=d"], ["a name for each kind"]),
+        (["configs", *NOBODY, "--alter", "--user", "a", "--user-defaults", "--add-config", "c=d"], ["named once"]),
         ([*SET_PASSWORD, "SCRAM-SHA-256=secret"], ["SCRAM-SHA-256=[iterations=8192,password=PASSWORD]"]),
         ([*SET_PASSWORD, "SCRAM-SHA-256=password=secret"], ["'SCRAM-SHA-256'", "key=[value,value]"]),
         ([*SET_PASSWORD, "SCRAM-SHA-256=[iterations=5,password=secret]"], ["5 iterations", "4096 to 16384"]),
         ([*SET_PASSWORD, "SCRAM-SHA-256=[password=]"], ["empty password"]),
-        ([*SET_PASSWORD, "SCRAM-MD5=[password=secret]"], ["SCRAM-MD5 is no SCRAM mechanism"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=[password=x],request_percentage=5"], ["change it by itself"]),
         ([*SET_PASSWORD[:-3], "--entity-default", "--add-config", "SCRAM-SHA-256=[password=x]"], ["one user's"]),
-        ([*SET_PASSWORD[:-3], "--add-config", "SCRAM-SHA-256=[password=secret]"], ["--entity-name USER"]),
+        (
+            ["configs", *NOBODY, "--alter", "--client", "a", "--add-config", "SCRAM-SHA-256=[password=x]"],
+            ["users alone"],
+        ),
         (["configs", *NOBODY, "--describe", "--entity-type", "topics", "--entity-default"], ["--broker-defaults"]),
         (["configs", *NOBODY, "--describe", "--broker", "one"], ["by its number", "one"]),
         (["configs", *NOBODY, "--alter", "--broker", "", "--add-config", "a=b"], ["by its number", "''"]),

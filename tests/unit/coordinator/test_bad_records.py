@@ -180,7 +180,15 @@ OF_ASSIGNMENT = raw(
     GroupMemberKey(group_id=A, member_id="m"),
     0,
     ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=3, previous_member_epoch=2, state=1, assigned_partitions=SOME_PARTITIONS
+        member_epoch=3,
+        previous_member_epoch=2,
+        state=1,
+        assigned_partitions=[
+            ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(
+                topic_id=each.topic_id, partitions=each.partitions
+            )
+            for each in SOME_PARTITIONS
+        ],
     ),
 )
 OF_PATTERN = raw(

@@ -176,7 +176,7 @@ def commit_in_transaction(node: TransactionalNode, offset: int) -> None:
         producer_epoch=0,
         topics=[topic(name="t", partitions=[part])],
     )
-    node.lone.handle(request)
+    node.lone.handle(request, version=5)
     node.lone.run(1)
     node.answer(node.asked())
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
+from pytest import MonkeyPatch
+
+from pykraft.network import connection_quotas
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ConnectionRate, ListenerLimits
 
 
@@ -78,3 +81,50 @@ def test_a_listener_waits_for_its_own_rate_and_for_the_brokers() -> None:
     quotas = ConnectionQuotas(ConnectionLimits(creation_rate=2, of_listeners=of_listeners), ["SLOW", "FAST"])
     assert [quotas.wait_ms("SLOW", 0) for _ in range(11)] == [0] * 10 + [1000]
     assert [quotas.wait_ms("FAST", 0) for _ in range(10)] == [0] * 9 + [500], "twenty in all"
+
+
+# --- by address -------------------------------------------------------------------------------------------------------
+
+
+def of_addresses(rates: dict[str | None, int]) -> ConnectionQuotas:
+    quotas = ConnectionQuotas(ConnectionLimits(), ["PLAINTEXT"])
+    quotas.set_rates_of_addresses(rates)
+    return quotas
+
+
+def test_an_address_has_its_own_quota_or_the_default_and_is_counted_alone() -> None:
+    quotas = of_addresses({"10.0.0.1": 2, "0:0::1": 1, None: 1})
+    assert [quotas.throttle_address_ms("10.0.0.1", 0) for _ in range(22)] == [0] * 20 + [500] * 2
+    assert [quotas.throttle_address_ms("10.0.0.2", 0) for _ in range(12)] == [0] * 10 + [1000] * 2
+    assert quotas.throttle_address_ms("::1", 0) == 0
+
+
+def test_a_quota_of_nothing_keeps_every_connection_for_a_second() -> None:
+    quotas = of_addresses({None: 0})
+    assert [quotas.throttle_address_ms("10.0.0.1", now) for now in (0, 700, 50_000)] == [1000] * 3
+
+
+def test_what_is_not_served_does_not_count_so_a_crowd_does_not_lock_itself_out() -> None:
+    quotas = of_addresses({None: 1})
+    served = [now for now in range(0, 60_000, 50) if not quotas.throttle_address_ms("10.0.0.1", now)]
+    assert 55 <= len(served) <= 72
+
+
+def test_an_address_without_a_quota_is_not_counted_and_quotas_may_go() -> None:
+    quotas = of_addresses({"10.0.0.1": 1})
+    assert [quotas.throttle_address_ms("10.0.0.2", 0) for _ in range(1000)] == [0] * 1000
+    assert not quotas._address_rates
+    quotas.set_rates_of_addresses({})
+    assert [quotas.throttle_address_ms("10.0.0.1", 0) for _ in range(1000)] == [0] * 1000
+
+
+def test_the_rates_of_very_many_addresses_are_forgotten_when_they_tell_nothing(monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_quotas, "_MOST_ADDRESSES", 50)
+    quotas = of_addresses({None: 1})
+    for number in range(2000):
+        quotas.throttle_address_ms(f"10.0.{number // 250}.{number % 250}", number * 100)
+    assert len(quotas._address_rates) <= 12_000 // 100 + 2
+    hour = of_addresses({None: 1})
+    for number in range(3):
+        hour.throttle_address_ms(f"10.0.0.{number}", number * 3_600_000)
+    assert len(hour._address_rates) == 1

@@ -21,6 +21,7 @@ from pykraft.common.core import Promise
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.network import selector as selector_module
+from pykraft.network import socket_server
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas
 from pykraft.network.selector import Selector, Stream
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
@@ -668,6 +669,40 @@ def test_connections_that_come_too_fast_wait(limited: Callable[..., Server]) -> 
     assert server.acceptor.go_on(999) == 1000 and len(server.processor) == 10
     server.acceptor.go_on(1000)
     assert len(server.processor) == 11
+
+
+def test_an_address_above_its_rate_is_not_served_and_closed_a_second_later_and_others_come_in_meanwhile(
+    server: Server,
+) -> None:
+    server.quotas.set_rates_of_addresses({"127.0.0.1": 1})
+    for _ in range(10):  # ten seconds' worth
+        server.call()
+    refused = server.dial()
+    server.ask(refused)
+    assert len(server.processor) == 10
+    assert not server.requests
+    assert not is_hung_up(refused)
+    assert server.acceptor.go_on(999) == 1000
+    other = socket.create_connection(("127.0.0.1", server.port), timeout=10, source_address=("127.0.0.2", 0))
+    server.callers.append(other)
+    wait_until(lambda: server.turn(1) or len(server.processor) == 11, "an address without a quota is served")
+    server.now = 1000
+    server.acceptor.go_on(1000)
+    assert is_hung_up(refused)
+    assert not server.acceptor.is_holding
+    assert server.quotas.total == 11, "what was not served is not counted"
+
+
+def test_no_more_sockets_are_kept_than_the_server_has_files_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_server, "_MOST_THROTTLED", 3)
+    server.quotas.set_rates_of_addresses({None: 0})
+    refused = [server.dial() for _ in range(5)]
+    wait_until(lambda: server.turn(1) or len(server.acceptor._throttled) == 3, "all were accepted")
+    assert [is_hung_up(each) for each in refused] == [True, True, False, False, False]
+    server.acceptor.close()
+    assert all(is_hung_up(each) for each in refused)
 
 
 def test_a_socket_that_cannot_be_served_gives_its_place_back(limited: Callable[..., Server]) -> None:

@@ -1,4 +1,4 @@
-"""Going over records without decoding them: what is refused as Apache Kafka 4.2.1 refuses it, and what is found.
+"""Going over records without decoding them: what is refused as Apache Kafka 4.4 refuses it, and what is found.
 
 `IN_PLACE` is how a leader reads a compressed batch that stays as it is, `PLAIN` one that is not compressed, `UNPACKED`
 a compressed one that is to be packed again.
@@ -70,8 +70,8 @@ def verdict(data: bytes, count: int = 1, size: int = 1 << 20, **way: bool) -> Er
         (record(length=encode_varint(9)), INVALID, ACCEPTED, INVALID),
         (record(length=encode_varint(11)), INVALID, ACCEPTED, INVALID),
         (record(length=encode_varint(0)), INVALID, ACCEPTED, INVALID),
-        (record(length=encode_varint(-1)), INVALID, ACCEPTED, INVALID),
-        (record(length=encode_varint(-50)), INVALID, ACCEPTED, INVALID),
+        (record(length=encode_varint(-1)), INVALID, INVALID, INVALID),
+        (record(length=encode_varint(-50)), INVALID, INVALID, INVALID),
         (record(length=b"\xff" * 5), UNKNOWN, INVALID, INVALID),
         (record(length=b"\xff" * 6), UNKNOWN, INVALID, INVALID),
         (b"\xff" * 4, INVALID, INVALID, INVALID),

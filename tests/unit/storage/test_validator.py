@@ -397,12 +397,22 @@ def test_the_fields_of_a_record_must_be_in_order(config: dict[str, Any]) -> None
 
 def test_the_length_of_a_record_is_not_compared_with_its_fields_where_kafka_does_not() -> None:
     """A compressed batch that stays as it is: Kafka appends it, too, and no consumer can read it."""
-    for length in (0, 9, 11, -1):
+    for length in (0, 9, 11):
         data = encode_varint(length) + SHORTEST[1:]
         check(with_records(compress(Compression.LZ4, data), 1, Compression.LZ4))
         assert refusal(with_records(data, 1)) is INVALID
         packed = with_records(compress(Compression.LZ4, data), 1, Compression.LZ4)
         assert refusal(packed, compression_type="gzip") is INVALID
+    data = compress(Compression.LZ4, encode_varint(-1) + SHORTEST[1:])
+    assert refusal(with_records(data, 1, Compression.LZ4)) is INVALID, "Kafka 4.2 took this, too"
+
+
+def test_a_long_record_of_a_compressed_batch_is_refused_with_its_batch() -> None:
+    """max.decompressed.message.bytes bounds what a batch may hide: one as it is has max.message.bytes."""
+    packed, longest = compress(Compression.LZ4, TWO), len(ONE) - 1  # its length does not count itself
+    check(with_records(packed, 2, Compression.LZ4), max_decompressed_message_bytes=longest)
+    assert refusal(with_records(packed, 2, Compression.LZ4), max_decompressed_message_bytes=longest - 1) is INVALID
+    check(with_records(TWO), max_decompressed_message_bytes=1)
 
 
 def tiny_records(count: int, max_timestamp: int, *, is_numbered: bool = True) -> bytearray:

@@ -18,7 +18,7 @@ from pykraft.protocol.api import Api, ListenerKind, apis
 from pykraft.protocol.header import encode_request, encode_response
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import ProduceRequest
-from pykraft.transport.client_channel import ClientChannel, UnsupportedVersion
+from pykraft.transport.client_channel import ClientChannel, Meant, MisroutedError, UnsupportedVersion
 from pykraft.transport.frames import FrameReader
 from pykraft.transport.server_channel import (
     MAX_NAMES_BYTES,
@@ -171,7 +171,7 @@ def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_zero
     channel.frames.feed(data)
     refusal = channel.next_request()
     assert isinstance(refusal, ApiVersionsResponse) and refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(api.api_key, api.min_version, api.max_version) for api in refusal.api_keys] == [(18, 0, 4)]
+    assert [(api.api_key, api.min_version, api.max_version) for api in refusal.api_keys] == [(18, 0, 5)]
     frame = b"".join(channel.refuse(refusal))[4:]
     assert frame[:6] == (7).to_bytes(4, "big") + (35).to_bytes(2, "big")
     assert channel.state is ChannelState.NOT_MUTED
@@ -198,7 +198,7 @@ def spoken(*apis: tuple[int, int, int], error: ErrorCode = ErrorCode.NONE) -> Ap
 def greeted(*apis: tuple[int, int, int]) -> ClientChannel:
     channel = ClientChannel("client")
     channel.greet()
-    channel.frames.feed(b"".join(encode_response(spoken(*apis), 4, 1)))
+    channel.frames.feed(b"".join(encode_response(spoken(*apis), 5, 1)))
     assert channel.next_response() is None and channel.is_ready
     return channel
 
@@ -229,6 +229,25 @@ def test_an_old_server_is_greeted_again_in_version_zero() -> None:
     assert bytes(b"".join(channel.greeting_again))[4:8] == bytes([0, 18, 0, 0])
     channel.frames.feed(b"".join(encode_response(spoken((3, 0, 1)), 0, 2)))
     assert channel.next_response() is None and channel.api_versions == {3: (0, 1)}
+
+
+@pytest.mark.parametrize(("known", "again"), [(4, 4), (0, 0), (9, 4)])
+def test_a_server_that_says_which_versions_it_knows_is_greeted_again_in_the_newest(known: int, again: int) -> None:
+    """One that refuses a version and claims to know it is greeted in the one below."""
+    channel = ClientChannel("client")
+    channel.greet(Meant("cluster", 7))
+    refusal = spoken((18, 0, known), error=ErrorCode.UNSUPPORTED_VERSION)
+    channel.frames.feed(b"".join(encode_response(refusal, 0, 1)))
+    assert channel.next_response() is None
+    assert bytes(b"".join(channel.greeting_again or []))[4:8] == bytes([0, 18, 0, again])
+
+
+def test_a_client_says_which_broker_it_means_and_another_one_refuses() -> None:
+    channel = ClientChannel("client")
+    assert b"".join(channel.greet(Meant("cluster", 7))).endswith(b"\x08cluster" + b"\0\0\0\7" + b"\0")
+    channel.frames.feed(b"".join(encode_response(spoken(error=ErrorCode.REBOOTSTRAP_REQUIRED), 5, 1)))
+    with pytest.raises(MisroutedError):
+        channel.next_response()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pykraft.common.core import Failure, Node, Outbound
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Endpoint
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
@@ -19,6 +20,7 @@ from pykraft.protocol.messages.cluster import (
     MetadataResponse,
 )
 from pykraft.protocol.messages.data import ProduceRequest
+from pykraft.transport.client_channel import Meant
 from pykraft.transport.peers import (
     CONNECT_TIMEOUT_MS,
     FAILURES_REMEMBERED_MS,
@@ -130,6 +132,22 @@ class Story:
 
 
 METADATA = MetadataRequest(topics=None)
+
+
+def test_a_new_connection_says_which_broker_it_is_for_and_hears_that_another_is_there() -> None:
+    story, heard = Story(), list[str]()
+    story.peers.meant = lambda node: Meant("cluster", node.id)
+    story.peers.on_misrouted = lambda: heard.append("misrouted")
+    number = story.send(METADATA)
+    story.cable.peer.connected(0)
+    greeting: Any = story.cable.server.next_request()
+    assert (greeting.message.cluster_id, greeting.message.node_id) == ("cluster", HERE.id)
+    refusal = ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED, api_keys=[])
+    story.cable.peer.channel.frames.feed(b"".join(map(bytes, Answer(refusal).encode(greeting.context)[0])))
+    story.cable.peer.received(5)
+    story.poll(5)
+    assert heard == ["misrouted"] and story.cable.is_closed
+    assert story.told == [(number, Failure.DISCONNECTED, 5)]
 
 
 def test_nothing_is_dialled_before_there_is_something_to_send_and_one_wire_serves_all() -> None:

@@ -2,8 +2,8 @@
 
 Versions: CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2,
 AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, IncrementalAlterConfigs 0 to 1, AlterConfigs 0 to 2,
-UpdateFeatures 0 to 2, UnregisterBroker 0. Only the active controller does what is asked; the others answer
-NOT_CONTROLLER.
+UpdateFeatures 0 to 2, UnregisterBroker 0, UnregisterController 0. Only the active controller does what is asked; the
+others answer NOT_CONTROLLER.
 
 The principal is the client's, also if a broker has forwarded the request. What it may not do is answered here, and the
 controller is asked for the rest. Behaviour to know:
@@ -17,7 +17,9 @@ controller is asked for the rest. Behaviour to know:
 * AlterPartitionReassignments needs ALTER on the cluster, ListPartitionReassignments DESCRIBE.
 * Changes of settings need ALTER_CONFIGS on the topic or group, and on the cluster for all other resources.
 * UpdateFeatures needs ALTER on the cluster.
-* UnregisterBroker needs ALTER on the cluster.
+* UnregisterBroker and UnregisterController need ALTER on the cluster.
+* A client that has used up its quota of changes to topics is refused (THROTTLING_QUOTA_EXCEEDED), topic by topic, and
+  reads for how long; in older versions, which do not know this error, it is only throttled (KIP-599).
 * A topic or resource that a request names twice is refused, with or without the right to it.
 
 Follows kafka.server.ControllerApis.
@@ -31,6 +33,7 @@ from pykraft.broker.requests.authorizer import Authorizer, allows_on_cluster, ch
 from pykraft.broker.requests.cluster.controller import ask
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.requests.long_answers import Long
+from pykraft.broker.requests.quota_managers import ClientQuotas, MutationQuota
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -47,6 +50,7 @@ from pykraft.protocol.messages.admin import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     UnregisterBrokerRequest,
+    UnregisterControllerRequest,
 )
 from pykraft.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest, ResourceType
 from pykraft.protocol.messages.elections import ElectLeadersRequest
@@ -59,6 +63,8 @@ from pykraft.protocol.messages.reassignments import (
 )
 from pykraft.transport.server_channel import RequestContext
 
+_STRICT_CREATE_TOPICS, _STRICT_CREATE_PARTITIONS, _STRICT_DELETE_TOPICS = 6, 3, 5
+"""From these versions on a client whose quota is used up is refused."""
 _KEPT = frozenset(ResourceType) - {ResourceType.BROKER_LOGGER}
 """The kinds of resource whose settings the controller keeps."""
 
@@ -66,14 +72,21 @@ _KEPT = frozenset(ResourceType) - {ResourceType.BROKER_LOGGER}
 class AdminApis:
     """Authorizes clients' requests, and passes them to this node's controller."""
 
-    def __init__(self, controller: QuorumController, config: Config, authorizer: Authorizer) -> None:
+    def __init__(
+        self, controller: QuorumController, config: Config, authorizer: Authorizer, quotas: ClientQuotas
+    ) -> None:
         self._controller = controller
+        self._quotas = quotas
         self._config = config
         self._authorizer = authorizer
 
     def _allowed(self, context: RequestContext, operation: AclOperation, names: Collection[str]) -> Collection[str]:
         """Those of these topics that the client may do this to."""
         return self._authorizer.allowed(context, operation, AclResourceType.TOPIC, names)
+
+    def _quota(self, context: RequestContext, strict_from: int) -> MutationQuota | None:
+        """What the client may change in topics; None: anything."""
+        return self._quotas.mutations(context, strict_from) if self._quotas.limits_mutations else None
 
     # --- making topics ------------------------------------------------------------------------------------------------
 
@@ -96,7 +109,8 @@ class AdminApis:
             made = [topic if topic.error_code or topic.name in may_see else _hidden(topic) for topic in response.topics]
             return Long(response.replace(topics=[*made, *unheard.refusal(error).topics]))
 
-        return ask(self._controller, rest, now).map(completed)
+        quota = self._quota(context, _STRICT_CREATE_TOPICS)
+        return ask(self._controller, rest, now, quota).map(completed)
 
     # --- more partitions ----------------------------------------------------------------------------------------------
 
@@ -110,7 +124,8 @@ class AdminApis:
         error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{context.principal} is not allowed ALTER on it")
         unheard = request.replace(topics=[topic for topic in request.topics if topic.name in refused])
         rest = request.replace(topics=[topic for topic in request.topics if topic.name not in refused])
-        return ask(self._controller, rest, now).map(
+        quota = self._quota(context, _STRICT_CREATE_PARTITIONS)
+        return ask(self._controller, rest, now, quota).map(
             lambda response: Long(response.replace(results=[*unheard.refusal(error).results, *response.results]))
         )
 
@@ -119,14 +134,15 @@ class AdminApis:
     def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext, now: int) -> Promise[Any]:
         check_size(request)
         may_delete_all = allows_on_cluster(self._authorizer, context, AclOperation.DELETE)
+        quota = self._quota(context, _STRICT_DELETE_TOPICS)
         if may_delete_all or not self._config[DELETE_TOPIC_ENABLE] or not self._controller.is_active:
-            return ask(self._controller, request, now).map(Long)
+            return ask(self._controller, request, now, quota).map(Long)
         wanted = [*request.topics, *(DeleteTopicsRequest.Topic(name=name) for name in request.topic_names)]
         refused = self._not_to_be_deleted(wanted, context)
         rest = request.replace(
             topics=[topic for topic in wanted if (topic.name, topic.topic_id) not in refused], topic_names=()
         )
-        return ask(self._controller, rest, now).map(
+        return ask(self._controller, rest, now, quota).map(
             lambda response: Long(response.replace(responses=[*response.responses, *refused.values()]))
         )
 
@@ -212,9 +228,11 @@ class AdminApis:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         return ask(self._controller, request, now)
 
-    # --- brokers ------------------------------------------------------------------------------------------------------
+    # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def unregister_broker(self, request: UnregisterBrokerRequest, context: RequestContext, now: int) -> Promise[Any]:
+    def unregister(
+        self, request: UnregisterBrokerRequest | UnregisterControllerRequest, context: RequestContext, now: int
+    ) -> Promise[Any]:
         check_cluster(self._authorizer, context, AclOperation.ALTER)
         return ask(self._controller, request, now)
 
@@ -229,7 +247,8 @@ HANDLERS: Handlers = {
     IncrementalAlterConfigsRequest: AdminApis.alter_configs,
     AlterConfigsRequest: AdminApis.alter_configs,
     UpdateFeaturesRequest: AdminApis.update_features,
-    UnregisterBrokerRequest: AdminApis.unregister_broker,
+    UnregisterBrokerRequest: AdminApis.unregister,
+    UnregisterControllerRequest: AdminApis.unregister,
 }
 
 

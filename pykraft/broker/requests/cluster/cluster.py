@@ -1,7 +1,9 @@
 """ApiVersions, Metadata, DescribeCluster and FindCoordinator on a broker's listener.
 
-Versions: ApiVersions 0 to 4, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoordinator 0 to 6. Behaviour to know:
+Versions: ApiVersions 0 to 5, Metadata 0 to 13, DescribeCluster 0 to 2, FindCoordinator 0 to 6. Behaviour to know:
 
+* A client that means another cluster, or another broker, than it has reached is sent back to its bootstrap servers
+  (REBOOTSTRAP_REQUIRED): an address may have changed hands. A controller does not look.
 * The answer names the endpoints of the listener that the client came by.
 * The controller id in Metadata and DescribeCluster is that of a broker: clients send it what the controller shall do,
   and it forwards (KIP-590).
@@ -141,6 +143,10 @@ class ClusterApis:
         self._authorizer = authorizer
 
     def api_versions(self, request: ApiVersionsRequest, context: RequestContext, now: int) -> ApiVersionsResponse:
+        if context.kind is ListenerKind.BROKER and request.cluster_id is not None:
+            meant, own = (request.cluster_id, request.node_id), (self._cluster_id, self._config.node_id)
+            if meant != own:
+                raise KafkaError(ErrorCode.REBOOTSTRAP_REQUIRED)
         return api_versions(context.kind, self._image(), self._kraft_version())
 
     # --- Metadata -----------------------------------------------------------------------------------------------------

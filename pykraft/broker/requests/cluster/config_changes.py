@@ -16,7 +16,8 @@ from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.requests.forwarding import ForwardingApis
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.broker.turns.slices import ItemByItem
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, check_cordoned
 from pykraft.protocol.messages.configs import (
     AlterConfigsRequest,
     IncrementalAlterConfigsRequest,
@@ -92,9 +93,19 @@ class ConfigChangeApis:
                 )
             if resource.resource_type == ResourceType.BROKER and resource.resource_name:
                 check_is_here(self._config, resource.resource_name)
+                self._check_cordoned(resource.configs)
         except KafkaError as error:
             return error.with_traceback(None)  # of ten thousand, their frames are what garbage collection looks at
         return None
+
+    def _check_cordoned(self, configs: Sequence[Any]) -> None:
+        """The controller does not know which log directories there are."""
+        for config in configs:
+            if config.name == CORDONED_LOG_DIRS.name and config.value:
+                try:
+                    check_cordoned(CORDONED_LOG_DIRS.read(config.value), self._config.log_dir)
+                except ConfigError as error:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 HANDLERS: Handlers = {

@@ -12,9 +12,10 @@ from typing import Any
 from pykraft.broker.requests.authorizer import Authorizer, check_cluster
 from pykraft.broker.requests.dispatch import Handled, Handlers
 from pykraft.broker.requests.long_answers import Long
+from pykraft.broker.requests.quota_managers import MutationQuota
 from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
-from pykraft.controller.controller import QuorumController
+from pykraft.controller.controller import Outcome, QuorumController
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -28,10 +29,17 @@ from pykraft.protocol.schema import Request
 from pykraft.transport.server_channel import RequestContext
 
 
-def ask(controller: QuorumController, request: Request, now: int) -> Promise[Any]:
-    """The response to what comes of a request at the controller."""
-    outcome = controller.answer(request, now)
-    return outcome.map(lambda done: done.response if done.error is None else request.refusal(done.error))
+def ask(controller: QuorumController, request: Request, now: int, quota: MutationQuota | None = None) -> Promise[Any]:
+    """The response to what comes of a request at the controller. `quota` is what its client may change."""
+    outcome = controller.answer(request, now, None if quota is None else quota.charge)
+
+    def responded(done: Outcome) -> Any:
+        response: Any = done.response if done.error is None else request.refusal(done.error)
+        if quota is not None:
+            response.throttle_time_ms = quota.throttle_time_ms()
+        return response
+
+    return outcome.map(responded)
 
 
 class ControllerApis:

@@ -1,8 +1,8 @@
 """The quorum's own messages, on the controller listener.
 
 Versions: Vote 0 to 2, BeginQuorumEpoch and EndQuorumEpoch 0 to 1, Fetch 4 to 18 (of the metadata log), FetchSnapshot 0
-to 1, UpdateRaftVoter 0, DescribeQuorum 0 to 2. Each needs CLUSTER_ACTION on the cluster, but DescribeQuorum, which
-tools send, only DESCRIBE.
+to 1, AddRaftVoter 0 to 1, RemoveRaftVoter 0, UpdateRaftVoter 0, DescribeQuorum 0 to 2. Each needs CLUSTER_ACTION on the
+cluster, but of those that tools send AddRaftVoter and RemoveRaftVoter need ALTER, and DescribeQuorum needs DESCRIBE.
 
 Follows kafka.server.ControllerApis.handleRaftRequest.
 """
@@ -15,6 +15,8 @@ from pykraft.common.acl import AclOperation
 from pykraft.common.core import Promise
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
@@ -22,6 +24,8 @@ from pykraft.protocol.messages.quorum import (
     EndQuorumEpochResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
     UpdateRaftVoterRequest,
     UpdateRaftVoterResponse,
     VoteRequest,
@@ -62,6 +66,18 @@ class QuorumApis:
         check_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
         return self._raft.fetch_snapshot(request, now)
 
+    def add_raft_voter(
+        self, request: AddRaftVoterRequest, context: RequestContext, now: int
+    ) -> Promise[AddRaftVoterResponse]:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        return self._raft.add_raft_voter(request, now)
+
+    def remove_raft_voter(
+        self, request: RemoveRaftVoterRequest, context: RequestContext, now: int
+    ) -> Promise[RemoveRaftVoterResponse]:
+        check_cluster(self._authorizer, context, AclOperation.ALTER)
+        return self._raft.remove_raft_voter(request, now)
+
     def update_raft_voter(
         self, request: UpdateRaftVoterRequest, context: RequestContext, now: int
     ) -> UpdateRaftVoterResponse:
@@ -79,6 +95,8 @@ HANDLERS: Handlers = {
     EndQuorumEpochRequest: QuorumApis.end_quorum_epoch,
     FetchRequest: QuorumApis.fetch,
     FetchSnapshotRequest: QuorumApis.fetch_snapshot,
+    AddRaftVoterRequest: QuorumApis.add_raft_voter,
+    RemoveRaftVoterRequest: QuorumApis.remove_raft_voter,
     UpdateRaftVoterRequest: QuorumApis.update_raft_voter,
     DescribeQuorumRequest: QuorumApis.describe_quorum,
 }

@@ -1,7 +1,7 @@
 """The group APIs on a broker's listener.
 
 JoinGroup 0 to 9, SyncGroup 0 to 5, Heartbeat 0 to 4, LeaveGroup 0 to 5, DescribeGroups 0 to 6, ListGroups 0 to 5,
-DeleteGroups 0 to 2, ConsumerGroupHeartbeat 0 to 1, ConsumerGroupDescribe 0 to 1. Offsets are in `group_offsets`.
+DeleteGroups 0 to 3, ConsumerGroupHeartbeat 0 to 1, ConsumerGroupDescribe 0 to 1. Offsets are in `group_offsets`.
 
 Only the broker that leads the group's partition of __consumer_offsets answers; any other says NOT_COORDINATOR, and
 while the partition is loaded COORDINATOR_LOAD_IN_PROGRESS. Behaviour to know:

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit on a broker's listener, versions 0 to 5: offsets of a group that count once a transaction commits.
+"""TxnOffsetCommit on a broker's listener, versions 0 to 6: offsets of a group that count once a transaction commits.
 
 The group's coordinator answers it, not the transaction's. Behaviour to know:
 
@@ -6,7 +6,9 @@ The group's coordinator answers it, not the transaction's. Behaviour to know:
   not, or not for this client, is refused alone.
 * Before the first offsets of a transaction the group coordinator asks the transaction's coordinator whether
   `__consumer_offsets` is part of it; from version 5 on it adds its partition itself (KIP-890).
-* From version 3 on a member of the group names itself, and is fenced if it is none any more (KIP-447).
+* From version 3 on a member of the group names itself, and is fenced if it is none any more (KIP-447). From version 6
+  on it is GROUP_ID_NOT_FOUND or STALE_MEMBER_EPOCH that fences it, where older ones have ILLEGAL_GENERATION.
+* From version 6 on topics go by their ids. A topic that there is not is UNKNOWN_TOPIC_ID then.
 * Many offsets are committed in pieces (`pieces`), as those of OffsetCommit are.
 * Up to version 1 a group that is being loaded is COORDINATOR_NOT_AVAILABLE: old producers cannot bear the other error.
 
@@ -28,12 +30,14 @@ from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import AclOperation, AclResourceType
 from pykraft.common.core import Promise, gather
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import Uuid
 from pykraft.coordinator.result import TransactionalWriter
 from pykraft.metadata.image import MetadataImage
 from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from pykraft.transport.server_channel import RequestContext
 
 _FIRST_THAT_KNOWS_LOADING = 2
+_FIRST_BY_ID = 6
 
 
 class TxnOffsetApis:
@@ -117,11 +121,24 @@ class TxnOffsetApis:
 
     def _judge(self, piece: Piece, context: RequestContext) -> list[Judged]:
         """Which offsets of this piece may be committed."""
-        names = {part.topic.name for part in piece}
-        allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, names)
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         image = self._image()
-        return [judge(part, part.topic.name, None if part.topic.name in allowed else denied, image) for part in piece]
+        by_id = context.api_version >= _FIRST_BY_ID
+        names = [_name(image, part.topic.topic_id) if by_id else part.topic.name for part in piece]
+        known = {name for name in names if name is not None}
+        allowed = self._authorizer.allowed(context, AclOperation.READ, AclResourceType.TOPIC, known)
+
+        def why_not(name: str | None) -> ErrorCode | None:
+            if name is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return None if name in allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+        return [judge(part, name or "", why_not(name), image) for part, name in zip(piece, names, strict=True)]
+
+
+def _name(image: MetadataImage, topic_id: Uuid) -> str | None:
+    """The name of the topic of this id; None if there is none."""
+    topic = image.topics.get(topic_id)
+    return None if topic is None else topic.name
 
 
 HANDLERS: Handlers = {

@@ -6,6 +6,8 @@
 * From version 11 on a consumer may read from a follower, and says in which rack it is; a leader with a replica selector
   (`broker.replication.replica_selector`) may send it to a follower.
 * A follower that catches up may be slowed down (`broker.replication.replication_quotas`).
+* A consumer that has used up its quota gets an empty answer (`broker.requests.quota_managers`), and its session goes on
+  as if it had not asked.
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 
 Follows kafka.server.KafkaApis.handleFetchRequest.
@@ -30,6 +32,7 @@ from pykraft.broker.requests.data.partitions import (
     topic_name,
 )
 from pykraft.broker.requests.dispatch import Handled, Handlers
+from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.broker.turns.slices import ItemByItem
@@ -47,6 +50,8 @@ CONSUMER = -1
 _FIRST_VERSION_WITH_RACK = 11
 _FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_WITH_LEADER = 16
+_RESPONSE_BYTES, _PARTITION_BYTES = 24, 64
+"""What a response has besides records, and each partition in it: about."""
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -67,12 +72,18 @@ class FetchApis:
     """Gives readers what there is, or lets them wait."""
 
     def __init__(
-        self, config: NodeConfig, replicas: ReplicaManager, authorizer: Authorizer, sessions: FetchSessionCache
+        self,
+        config: NodeConfig,
+        replicas: ReplicaManager,
+        authorizer: Authorizer,
+        sessions: FetchSessionCache,
+        quotas: ClientQuotas,
     ) -> None:
         self._most_bytes = config.values[keys.FETCH_MAX_BYTES]
         self._replicas = replicas
         self._authorizer = authorizer
         self._sessions = sessions
+        self._quotas = quotas
         self._selects_replicas = config.values[keys.REPLICA_SELECTOR_CLASS] == keys.RACK_AWARE_SELECTOR
 
     def fetch(self, request: FetchRequest, context: RequestContext, now: int) -> Handled:
@@ -106,11 +117,16 @@ class FetchApis:
         return self._sessions.context(request, wanted, forgotten, reader, now)
 
     def _params(self, request: FetchRequest, context: RequestContext, replica_id: int) -> FetchParams:
-        is_replica = replica_id >= 0
+        is_replica, min_bytes = replica_id >= 0, request.min_bytes
+        max_bytes = request.max_bytes if is_replica else min(request.max_bytes, self._most_bytes)
+        if self._quotas.limits_fetches and not is_replica:
+            # More would be too much, however long the reader waits.
+            max_bytes = min(max_bytes, self._quotas.most_fetched_bytes(context))
+            min_bytes = min(min_bytes, max_bytes)
         return FetchParams(
             isolation_of(replica_id, request.isolation_level),
-            max_bytes=max(0, request.max_bytes if is_replica else min(request.max_bytes, self._most_bytes)),
-            min_bytes=max(0, request.min_bytes),
+            max_bytes=max(0, max_bytes),
+            min_bytes=max(0, min_bytes),
             replica_id=replica_id,
             needs_leader=is_replica or context.api_version < _FIRST_VERSION_WITH_RACK,
             select_replica=self._selector(request, context) if request.rack_id and not is_replica else None,
@@ -199,6 +215,10 @@ class FetchApis:
             return FetchResponse(error_code=session.error, session_id=session.session_id(now), responses=[])
         if replica_id >= 0:
             self._replicas.note_told(results, replica_id)
+        elif self._quotas.limits_fetches:
+            throttle_ms = self._quotas.record_fetch(asking.context, _size(results), now)
+            if throttle_ms:
+                return FetchResponse(throttle_time_ms=throttle_ms, session_id=session.id_of_throttled, responses=[])
         leaders: dict[int, NodeEndpoint] = {}
         topics: dict[tuple[str, Uuid], list[FetchResponse.Topic.Partition]] = {}
 
@@ -296,6 +316,12 @@ class FetchReader:
     def _tells_high_watermark(self, result: FetchResult) -> bool:
         partition = self._replicas.held(result.place)
         return partition is not None and self._params.has_untold_high_watermark(partition)
+
+
+def _size(results: Sequence[FetchResult]) -> int:
+    """About how many bytes a response with these results has."""
+    told = [result for result in results if result.size or result.error is not ErrorCode.NONE]
+    return _RESPONSE_BYTES + sum(_PARTITION_BYTES + result.size for result in told)
 
 
 HANDLERS: Handlers = {

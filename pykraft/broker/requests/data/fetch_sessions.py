@@ -153,6 +153,11 @@ class FetchContext:
         """The session that the answer names, when all results are noted."""
         return NO_SESSION
 
+    @property
+    def id_of_throttled(self) -> int:
+        """The session that an answer names which tells nothing, because the reader has used up its quota."""
+        return NO_SESSION
+
 
 class FullFetchContext(FetchContext):
     """A fetch that names all its partitions, and begins a session if there is room."""
@@ -197,6 +202,10 @@ class IncrementalFetchContext(FetchContext):
         return True
 
     def session_id(self, now: int) -> int:
+        return self._session.session_id
+
+    @property
+    def id_of_throttled(self) -> int:
         return self._session.session_id
 
 

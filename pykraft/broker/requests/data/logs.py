@@ -1,6 +1,6 @@
 """DeleteRecords, DescribeLogDirs and AlterReplicaLogDirs on a broker's listener: the logs, seen from outside.
 
-Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 4, AlterReplicaLogDirs 1 to 2. Behaviour to know:
+Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 5, AlterReplicaLogDirs 1 to 2. Behaviour to know:
 
 * DeleteRecords goes to the leader. It is answered once the logs of all live replicas begin at the offset or after it,
   which each follower's next fetch but one tells; or, with REQUEST_TIMED_OUT, when the time is up. The records are
@@ -19,7 +19,7 @@ Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirs
 handleAlterReplicaLogDirsRequest}.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pykraft.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.broker.replication.replica_manager import ReplicaManager
@@ -48,11 +48,17 @@ class LogApis:
     """Answers about logs."""
 
     def __init__(
-        self, replicas: ReplicaManager, logs: LogManager, filesystem: FileSystem, authorizer: Authorizer
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        filesystem: FileSystem,
+        is_cordoned: Callable[[], bool],
+        authorizer: Authorizer,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._filesystem = filesystem
+        self._is_cordoned = is_cordoned
         self._authorizer = authorizer
 
     # --- DeleteRecords ------------------------------------------------------------------------------------------------
@@ -109,7 +115,7 @@ class LogApis:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
         result_type = DescribeLogDirsResponse.Result
         directory = self._filesystem.absolute(self._logs.directory)
-        result = result_type(log_dir=directory)
+        result = result_type(log_dir=directory, is_cordoned=self._is_cordoned())
         try:
             if self._logs.failure is not None:
                 raise self._logs.failure

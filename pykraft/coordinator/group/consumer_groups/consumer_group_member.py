@@ -164,8 +164,8 @@ class ConsumerGroupMember(NamedTuple):
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
             state=self.state.value,
-            assigned_partitions=topic_partitions(self.assigned),
-            partitions_pending_revocation=topic_partitions(self.pending_revocation),
+            assigned_partitions=_held(self.assigned),
+            partitions_pending_revocation=_held(self.pending_revocation),
         )
 
 
@@ -179,6 +179,12 @@ def topic_partitions(assignment: Assignment) -> list[TopicPartitions]:
     return [
         TopicPartitions(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)
     ]
+
+
+def _held(assignment: Assignment) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+    """The same in a record of type 8. It names no epochs of partitions; Kafka takes the member's then."""
+    listed = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+    return [listed(topic_id=each.topic_id, partitions=each.partitions) for each in topic_partitions(assignment)]
 
 
 def is_subset(some: Assignment, others: Assignment) -> bool:

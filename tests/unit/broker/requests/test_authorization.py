@@ -17,7 +17,12 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.protocol.api import ListenerKind, apis
-from pykraft.protocol.messages.admin import CreateTopicsRequest, DeleteTopicsRequest, UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+)
 from pykraft.protocol.messages.brokers import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -57,10 +62,12 @@ from pykraft.protocol.messages.groups import (
 from pykraft.protocol.messages.logs import DeleteRecordsRequest, DescribeLogDirsRequest
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from pykraft.protocol.messages.quorum import (
+    AddRaftVoterRequest,
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
     EndQuorumEpochRequest,
     FetchSnapshotRequest,
+    RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoteRequest,
 )
@@ -81,6 +88,8 @@ from pykraft.transport.server_channel import RequestContext
 from tests.harness.asking import batch, describe_partitions, elect, grow, keep, reassign, reassignments, update
 from tests.harness.controllers import make, new_topic, registration
 from tests.harness.lone_node import LoneNode
+from tests.harness.quotas import alter as alter_quotas
+from tests.harness.quotas import described_by
 from tests.harness.rules import EVERY, create_acls, delete_acls, describe_acls, rule
 from tests.harness.storage import produced
 
@@ -174,6 +183,8 @@ def find(kind: int, *keys: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
 
 
+ADD_VOTER = AddRaftVoterRequest(timeout_ms=1, voter_id=9, voter_directory_id=Uuid(bytes(16)), listeners=[])
+REMOVE_VOTER = RemoveRaftVoterRequest(voter_id=9, voter_directory_id=Uuid(bytes(16)))
 UPDATE_VOTER = UpdateRaftVoterRequest(
     voter_id=1,
     voter_directory_id=Uuid(bytes(16)),
@@ -426,9 +437,9 @@ def of_transactional_records() -> list[Row]:
     away = ErrorCode.NOT_COORDINATOR
     return [
         Row("a transactional batch", BROKER, produce, (transactional_id,), appended, TRANSACTIONAL_ID_REFUSED, 12),
-        Row("transactional offsets", BROKER, commit, (transactional_id,), parts, [TRANSACTIONAL_ID_REFUSED] * 2),
-        Row("transactional offsets of a group", BROKER, commit, (group,), parts, [group_refused] * 2),
-        Row("transactional offsets of a topic", BROKER, commit, (read,), parts, [TOPIC_REFUSED, away]),
+        Row("transactional offsets", BROKER, commit, (transactional_id,), parts, [TRANSACTIONAL_ID_REFUSED] * 2, 5),
+        Row("transactional offsets of a group", BROKER, commit, (group,), parts, [group_refused] * 2, 5),
+        Row("transactional offsets of a topic", BROKER, commit, (read,), parts, [TOPIC_REFUSED, away], 5),
         Row("markers", BROKER, mark, both, marked, CLUSTER_REFUSED),
         Row("producers", BROKER, show, (read,), parts, [TOPIC_REFUSED, 0]),
     ]
@@ -553,6 +564,7 @@ def of_brokers_and_tools() -> list[Row]:
         ),
         Row("SCRAM", BROKER, lambda _: DescribeUserScramCredentialsRequest(users=None), (see_cluster,), error, 31),
         Row("resources", BROKER, lambda _: ListConfigResourcesRequest(), (see_configs,), error, CLUSTER_REFUSED),
+        Row("quotas", BROKER, lambda _: described_by(), (see_configs,), error, CLUSTER_REFUSED),
     ]
 
 
@@ -581,6 +593,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     def rules_found(response: Any) -> Any:
         return [(result.error_code, len(result.matching_acls)) for result in response.filter_results]
 
+    def quotas_set(response: Any) -> Any:
+        return [entry.error_code for entry in response.entries]
+
     def made(response: Any) -> Any:
         (topic,) = response.topics
         shown = topic.num_partitions, topic.replication_factor, len(topic.configs)
@@ -593,7 +608,10 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     no_sight = (*no_delete, topic(AclOperation.DESCRIBE), topic(AclOperation.DESCRIBE, "nowhere"))
     move_t = reassign(("t", 0, [1]))
     grow_t, alter_cluster = topic(AclOperation.ALTER), cluster(AclOperation.ALTER)
-    unregister = UnregisterBrokerRequest(broker_id=9)
+    unregister, unregister_controller = (
+        UnregisterBrokerRequest(broker_id=9),
+        UnregisterControllerRequest(controller_id=9),
+    )
     describe_t, alter_t = topic(AclOperation.DESCRIBE_CONFIGS), topic(AclOperation.ALTER_CONFIGS)
     describe_all, alter_all = cluster(AclOperation.DESCRIBE_CONFIGS), cluster(AclOperation.ALTER_CONFIGS)
     of_group = (AclOperation.DESCRIBE_CONFIGS, AclResourceType.GROUP, "g")
@@ -605,8 +623,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     quorum = DescribeQuorumRequest(topics=[])
     alice = rule("allow alice READ TOPIC t")
     password_kind = AlterUserScramCredentialsRequest.Upsertion
-    of_alice = password_kind(name="alice", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
-    password = AlterUserScramCredentialsRequest(deletions=[], upsertions=[of_alice])
+    secret = password_kind(name="alice", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    password = AlterUserScramCredentialsRequest(deletions=[], upsertions=[secret])
+    of_alice = alter_quotas(({"user": "alice"}, {"request_percentage": 1.0}), validate_only=True)
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
         Row("of brokers", kind, lambda _: describe(broker_kind, ""), (describe_all,), described, [("", 31, 0)]),
@@ -622,7 +641,8 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a reassignment", kind, lambda _: move_t, (cluster(AclOperation.ALTER),), moved, (31, [(0, 31)])),
         Row("reassignments", kind, lambda _: reassignments(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("elections", kind, lambda _: elect(0, ("t", [0])), (alter_cluster,), elected, CLUSTER_REFUSED),
-        Row("forgetting a broker", kind, lambda _: unregister, (cluster(AclOperation.ALTER),), error, CLUSTER_REFUSED),
+        Row("forgetting a broker", kind, lambda _: unregister, (alter_cluster,), error, CLUSTER_REFUSED),
+        Row("forgetting a controller", kind, lambda _: unregister_controller, (alter_cluster,), error, CLUSTER_REFUSED),
         Row("deleting", kind, lambda _: delete("t"), no_delete, deleted, t_refused),
         Row("deleting by id", kind, lambda t: delete(None, t), no_delete, deleted, t_refused),
         Row("deleting the unseen", kind, lambda _: delete("t"), no_sight, deleted, t_refused),
@@ -632,7 +652,10 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
         Row("a password", kind, lambda _: password, (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
+        Row("a quota", kind, lambda _: of_alice, (alter_all,), quotas_set, [CLUSTER_REFUSED]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
+        Row("a new voter", kind, lambda _: ADD_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
+        Row("a voter that goes", kind, lambda _: REMOVE_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),
     ]
 
 

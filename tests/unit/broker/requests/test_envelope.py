@@ -11,7 +11,7 @@ from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, Node
 from pykraft.protocol.api import ListenerKind, apis
-from pykraft.protocol.messages.admin import UnregisterBrokerRequest
+from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.brokers import EnvelopeResponse
 from pykraft.protocol.messages.quorum import DescribeQuorumRequest
 from pykraft.protocol.schema import Request
@@ -44,6 +44,7 @@ FORWARDED: list[Request] = [
     reassign(("t", 0, [1])),
     reassignments(("t", [0])),
     UnregisterBrokerRequest(broker_id=1),
+    UnregisterControllerRequest(controller_id=1),
     DescribeQuorumRequest(topics=[QUORUM]),
     update(("group.version", 1)),
     change((TOPIC, "t", [])),

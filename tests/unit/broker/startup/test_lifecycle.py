@@ -39,6 +39,7 @@ def starting(controllers: Controllers, trace: TraceSink | None = None) -> tuple[
         channel=channel,
         metadata_offset=lambda: 10,
         lacks_directories=lambda: False,
+        cordoned=lambda: None,
         trace=Tracer(3, trace or Silence()),
     )
     broker.start([], 0)

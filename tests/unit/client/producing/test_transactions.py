@@ -15,13 +15,14 @@ from pykraft.client.errors import (
     TransactionError,
     TransactionFatalError,
 )
+from pykraft.client.metadata import TopicMetadata
 from pykraft.client.producing.accumulator import RecordMetadata
 from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.client.producing.transactions import SOURCES, TransactionManager, TransactionManagerState
 from pykraft.common.core import Failure, Outbound, Promise
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.protocol.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -167,7 +168,8 @@ class Transacting:
         if isinstance(request, TxnOffsetCommitRequest):
             kind = TxnOffsetCommitResponse.Topic
             parts = [kind.Partition(partition_index=0, error_code=error)]
-            return TxnOffsetCommitResponse(topics=[kind(name=topic.name, partitions=parts) for topic in request.topics])
+            topics = [kind(name=topic.name, topic_id=topic.topic_id, partitions=parts) for topic in request.topics]
+            return TxnOffsetCommitResponse(topics=topics)
         assert isinstance(request, AddPartitionsToTxnRequest)
         topic_type = AddPartitionsToTxnResponse.Topic
         return AddPartitionsToTxnResponse(
@@ -308,11 +310,22 @@ def test_a_member_of_a_group_is_named_and_fenced_by_no_version_that_cannot_name_
     some.manager.send_offsets(OFFSETS, GROUP)
     some.run()
     request = some.last(TxnOffsetCommitRequest)
-    assert (request.group_id, request.generation_id, request.member_id) == ("readers", 3, "member-1")
+    assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("readers", 3, "member-1")
     assert request.versions[0] == 3
     some.manager.send_offsets(OFFSETS, ConsumerGroupMetadata("readers"))
     some.run()
     assert some.last(TxnOffsetCommitRequest).versions[0] == 0
+
+
+def test_offsets_are_committed_by_topic_id_if_all_ids_are_known() -> None:
+    some = Transacting().begun()
+    for topic_id, newest in ((ZERO_UUID, 5), (Uuid(bytes(15) + b"\7"), 6)):
+        some.core.metadata.topics = {key.topic: TopicMetadata(topic_id, {}, ErrorCode.NONE) for key in OFFSETS}
+        some.manager.send_offsets(OFFSETS, GROUP)
+        some.run()
+        request = some.last(TxnOffsetCommitRequest)
+        assert request.versions[1] == newest
+        assert {topic.topic_id for topic in request.topics} == {topic_id}
 
 
 # --- errors that pass -------------------------------------------------------------------------------------------------

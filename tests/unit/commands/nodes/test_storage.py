@@ -11,7 +11,7 @@ import pytest
 from pykraft import Cluster
 from pykraft.cli import main
 from pykraft.common.settings.config import format_properties
-from pykraft.common.types import Endpoint, OffsetAndEpoch, Uuid
+from pykraft.common.types import ZERO_UUID, Endpoint, OffsetAndEpoch, Uuid
 from pykraft.protocol.messages.records import MetadataRecord, UserScramCredentialRecord
 from pykraft.raft.log.history import SnapshotFolder, read_snapshot
 from pykraft.raft.log.voters import VOTERS_IN_LOG
@@ -64,6 +64,14 @@ def test_a_standalone_controller_is_the_only_first_voter(tmp_path: pathlib.Path,
     assert snapshot.voters.voters[1].endpoints == {"CONTROLLER": Endpoint("127.0.0.1", 9093)}
 
 
+def test_a_controller_without_initial_controllers_has_no_voters(tmp_path: pathlib.Path) -> None:
+    assert format_node(tmp_path, DYNAMIC, "--no-initial-controllers") == 0
+    properties = read_meta_properties(OsFileSystem(), str(tmp_path / "data"))
+    assert properties is not None
+    assert properties.directory_id != ZERO_UUID
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
+
+
 def test_two_standalone_controllers_have_different_directory_ids(tmp_path: pathlib.Path) -> None:
     ids = set()
     for name in ("one", "other"):
@@ -87,7 +95,8 @@ def test_two_standalone_controllers_have_different_directory_ids(tmp_path: pathl
         (STATIC, ("--feature", "kraft.version=1"), "kraft.version=1 needs a file without controller.quorum.voters"),
         (DYNAMIC, ("--feature", "kraft.version=0"), "kraft.version=0 needs controller.quorum.voters in"),
         (DYNAMIC, ("--standalone", "--feature", "kraft.version=0"), "needs controller.quorum.voters in"),
-        (DYNAMIC, (), "so --initial-controllers must name the first voters, or --standalone make this node the only"),
+        (DYNAMIC, (), "so --initial-controllers must name the first voters, --standalone make this node the only"),
+        (STATIC, ("--no-initial-controllers",), "names the voters with controller.quorum.voters"),
         (DYNAMIC | BROKER, ("--standalone",), "server.properties is of no controller"),
         (STATIC, ("--feature", "kraft.version=2"), "kraft.version must be 0 to 1"),
     ],

@@ -28,7 +28,7 @@ from pykraft.protocol.messages.transactions import TxnOffsetCommitRequest
 from tests.harness.controllers import make, new_topic
 from tests.harness.transactional_node import GROUPS, NONE, TransactionalNode
 
-ADDING, VERIFYING, OLDER = 5, 4, 3
+BY_ID, ADDING, VERIFYING, OLDER = 6, 5, 4, 3
 ANOTHER = TopicPartition("u", 0)
 
 
@@ -46,7 +46,7 @@ def send(node: TransactionalNode, offset: int, version: int = ADDING, **fields: 
         group_id="g",
         producer_id=7,
         producer_epoch=0,
-        topics=[topic(name=fields.pop("topic", "t"), partitions=[part])],
+        topics=[topic(name=fields.pop("topic", "t"), topic_id=fields.pop("topic_id", ZERO_UUID), partitions=[part])],
     )
     promise = node.lone.handle(request.replace(**fields), version=version)
     node.lone.run(1)
@@ -267,10 +267,13 @@ def join_classic(node: TransactionalNode) -> tuple[str, int]:
 
 def test_a_classic_member_is_fenced_by_its_id_and_generation(node: TransactionalNode) -> None:
     member_id, generation = join_classic(node)
-    assert commit(node, 1, member_id=member_id, generation_id=generation) is NONE
-    assert commit(node, 1, member_id=member_id, generation_id=generation + 1) is ErrorCode.ILLEGAL_GENERATION
-    assert commit(node, 1, member_id="x", generation_id=generation) is ErrorCode.UNKNOWN_MEMBER_ID
-    static = {"member_id": "x", "group_instance_id": "i", "generation_id": generation}
+    assert commit(node, 1, member_id=member_id, generation_id_or_member_epoch=generation) is NONE
+    assert (
+        commit(node, 1, member_id=member_id, generation_id_or_member_epoch=generation + 1)
+        is ErrorCode.ILLEGAL_GENERATION
+    )
+    assert commit(node, 1, member_id="x", generation_id_or_member_epoch=generation) is ErrorCode.UNKNOWN_MEMBER_ID
+    static = {"member_id": "x", "group_instance_id": "i", "generation_id_or_member_epoch": generation}
     assert commit(node, 1, **static) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(node, 2, version=2) is NONE, "a client that cannot name its member need not"
 
@@ -318,7 +321,7 @@ def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_again_for_t
     node: TransactionalNode,
 ) -> None:
     member_id, generation = join_classic(node)
-    answer = send_many(node, 1200, member_id=member_id, generation_id=generation)
+    answer = send_many(node, 1200, member_id=member_id, generation_id_or_member_epoch=generation)
     with held(node):
         node.lone.ask(LeaveGroupRequest(group_id="g", members=[LeaveGroupRequest.Member(member_id=member_id)]))
     assert refused_from(answer, ErrorCode.UNKNOWN_MEMBER_ID) % 500 == 0
@@ -342,7 +345,7 @@ def test_a_commit_of_many_offsets_is_written_to_its_end_though_the_producer_hang
 
 
 def test_without_a_group_only_a_client_without_a_generation_may_commit(node: TransactionalNode) -> None:
-    assert commit(node, 1, member_id="m", generation_id=5) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(node, 1, member_id="m", generation_id_or_member_epoch=5) is ErrorCode.ILLEGAL_GENERATION
     assert commit(node, 1) is NONE
 
 
@@ -357,10 +360,32 @@ def test_a_consumer_groups_member_is_fenced_by_its_epoch(node: TransactionalNode
     )
     epoch = node.lone.ask(beat).member_epoch
     assert epoch > 0
-    assert commit(node, 1, member_id="m", generation_id=epoch) is NONE
-    assert commit(node, 1, member_id="m", generation_id=epoch - 1) is ErrorCode.ILLEGAL_GENERATION
-    assert commit(node, 1, member_id="x", generation_id=epoch) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(node, 1, member_id="m", generation_id_or_member_epoch=epoch) is NONE
+    assert commit(node, 1, member_id="m", generation_id_or_member_epoch=epoch - 1) is ErrorCode.ILLEGAL_GENERATION
+    assert commit(node, 1, member_id="x", generation_id_or_member_epoch=epoch) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(node, 2) is NONE
+    stale = {"member_id": "m", "generation_id_or_member_epoch": epoch - 1, "topic_id": topic_id(node)}
+    assert commit(node, 1, BY_ID, **stale) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def topic_id(node: TransactionalNode) -> Uuid:
+    return node.lone.node.loader.image.topic_ids["t"]
+
+
+def test_topics_go_by_their_ids_from_version_6_on(node: TransactionalNode) -> None:
+    stranger = Uuid(bytes(15) + b"\7")
+    assert commit(node, 3, BY_ID, topic="", topic_id=topic_id(node)) is NONE
+    assert error_of(send(node, 4, BY_ID, topic="t", topic_id=stranger)) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert error_of(send(node, 4, BY_ID, topic="t")) is ErrorCode.UNKNOWN_TOPIC_ID
+    response: Any = send(node, 5, BY_ID, topic_id=topic_id(node)).value.response
+    assert response.topics[0].topic_id == topic_id(node)
+    end(node, is_commit=True)
+    assert committed(node) == 5
+
+
+def test_from_version_6_on_a_group_that_is_not_there_is_called_so(node: TransactionalNode) -> None:
+    fields = {"member_id": "m", "generation_id_or_member_epoch": 5, "topic_id": topic_id(node)}
+    assert commit(node, 1, BY_ID, **fields) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_what_is_wrong_with_one_partition_is_refused_alone(node: TransactionalNode) -> None:

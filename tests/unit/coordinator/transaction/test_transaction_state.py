@@ -194,7 +194,8 @@ def test_the_record_of_an_empty_id_at_transaction_version_0() -> None:
 def test_the_record_of_an_open_transaction_at_transaction_version_2() -> None:
     _, value = encoded(SOME.add_partitions([U0, T1, T0], 200, 2), 2)
     partitions = "03" + "0274" + "03" + "00000000" + "00000001" + "00" + "0275" + "02" + "00000000" + "00"
-    tags = "01" + "02" + "02" + "0002"  # one tag: 2, of two bytes, the client's transaction version
+    # two tags: 0, of eight bytes, the id before, and 2, of two bytes, the client's transaction version
+    tags = "02" + "0008" + f"{7:016x}" + "0202" + "0002"
     times = f"{200:016x}" * 2
     assert value == "0001" + f"{7:016x}" + "0003" + f"{60_000:08x}" + "01" + partitions + times + tags
 
@@ -207,15 +208,16 @@ def test_what_is_written_is_read_but_for_the_last_epoch(level: int, version: int
         record = decode_coordinator_record(TRANSACTION_RECORDS, *encode_coordinator_record(record_of(metadata, level)))
         assert isinstance(record.key, TransactionLogKey) and isinstance(record.value, TransactionLogValue)
         known_version = metadata.client_transaction_version if level else 0
+        known_id = metadata.previous_producer_id if level else -1
         assert metadata_of(record.key, record.value) == replace(
-            metadata, last_producer_epoch=-1, previous_producer_id=-1, client_transaction_version=known_version
+            metadata, last_producer_epoch=-1, previous_producer_id=known_id, client_transaction_version=known_version
         )
 
 
 def test_the_ids_of_a_producer_whose_epochs_are_exhausted_are_written() -> None:
     prepared = replace(SOME, producer_epoch=LAST).add_partitions([T0], 200, 2).prepare_end(True, 2, 300, 9)
     assert (prepared.producer_epoch, prepared.producer_after) == (LAST + 1, (9, 0))
-    assert encoded(prepared, 2)[1].endswith("02" + "0108" + f"{9:016x}" + "0202" + "0002")
+    assert encoded(prepared, 2)[1].endswith("03" + "0008" + f"{7:016x}" + "0108" + f"{9:016x}" + "0202" + "0002")
     complete = prepared.complete(400)
     assert (complete.producer_id, complete.producer_epoch, complete.previous_producer_id) == (9, 0, 7)
     assert encoded(complete, 2)[1].endswith("02" + "0008" + f"{7:016x}" + "0202" + "0002")

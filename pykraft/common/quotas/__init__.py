@@ -1,0 +1,1 @@
+"""How much may be used: whose quota it is, and how fast something happens."""

@@ -1,0 +1,66 @@
+"""What a run has brought about: a simulator that has gone to sleep breaks no law, either."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Progress:
+    """What a run has brought about."""
+
+    elections: int = 0
+    truncations: int = 0
+    isr_changes: int = 0
+    acknowledged: int = 0
+    consumed: int = 0
+    consumed_from_followers: int = 0
+    """Those that a reader has fetched while a leader had sent it to a follower."""
+    crashes: int = 0
+    classic_rebalances: int = 0
+    """Generations of classic groups whose assignment was committed."""
+    classic_members_lost: int = 0
+    classic_coordinator_moves: int = 0
+    """Shards of the group coordinator that were lost while classic groups had work in flight there."""
+    consumer_rebalances: int = 0
+    """Epochs of consumer groups whose target assignment was committed."""
+    consumer_members_lost: int = 0
+    consumer_coordinator_moves: int = 0
+    committed: int = 0
+    """Transactions that a producer knows to be committed."""
+    aborted: int = 0
+    timed_out: int = 0
+    """Producers that were fenced because their transaction took too long."""
+    fenced: int = 0
+    """Producers that were fenced by another one."""
+    moves_ongoing: int = 0
+    """Shards of the transaction coordinator that were lost while a transaction was open there."""
+    moves_prepare_commit: int = 0
+    """And while markers of a commit were still to be written."""
+    moves_prepare_abort: int = 0
+    snapshots_written: int = 0
+    snapshots_loaded: int = 0
+    """Copied from a leader whose log began later."""
+    log_starts_moved: int = 0
+    preferred_elections: int = 0
+    """Leaderships that went back to the first replica from another that was in sync."""
+    unclean_elections: int = 0
+    elr_elections: int = 0
+    """Leaders that came from the ELR."""
+    reassignments_completed: int = 0
+    reassignments_cancelled: int = 0
+    topics_deleted: int = 0
+    groups_deleted: int = 0
+    voters_added: int = 0
+    voters_removed: int = 0
+    leaders_removed: int = 0
+    """Leaders that have removed themselves from the voters."""
+    events: int = 0
+
+    def count(self, protocol: str, what: str, by: int = 1) -> None:
+        """Something befell a group of this protocol."""
+        name = f"{protocol}_{what}"
+        setattr(self, name, getattr(self, name) + by)
+
+    def __add__(self, other: "Progress") -> "Progress":
+        return Progress(
+            *(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True))
+        )

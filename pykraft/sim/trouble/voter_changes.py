@@ -1,0 +1,65 @@
+"""What is drawn for the seeds in which voters come and go.
+
+The controllers are separate, and some of them, the spare ones, are no voters at first. Administrators add and remove
+voters all the time, each without regard to the others, and to what is wrong with the cluster. In some of these
+histories the spare controllers join by themselves.
+
+Two voters stay. A leader of two that removes itself, and ends before the other one has that record, leaves a quorum
+that elects no more: the other one needs its vote, and does not get it, for its log is shorter; and the old leader does
+not stand, for it is no voter any more. So it is in Kafka.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+VOTER_SEEDS, VOTER_PERIOD = range(6400, 6500), 12_800
+"""Of each 12,800 seeds these have voters that come and go, and neither groups nor a bank."""
+
+
+_OF_CONTROLLERS = {"cut_off_controller": 1.5, "one_way_partition": 0.3, "crash_controller": 0.5, "power_loss": 0.3}
+"""Trouble that lets a leader lose what it has appended: all these histories have it."""
+_ELSE = 0.15
+"""How likely each kind of trouble is that the seed has besides."""
+
+
+def trouble_of_voters(faults: Mapping[str, float]) -> dict[str, float]:
+    """What befalls such a cluster; there is no coordinator to crash."""
+    return {kind: _ELSE for kind in faults if kind != "crash_coordinator"} | _OF_CONTROLLERS
+
+
+@dataclass(frozen=True)
+class VoterKnobs:
+    """The draw of a seed in which voters come and go."""
+
+    first: int
+    """So many controllers are voters at first."""
+    spare: int
+    """And so many are not."""
+    administrators: int
+    every_ms: int
+    """How often each administrator changes something."""
+    again_ms: int
+    """After which pause it asks again, if it has asked a controller that does not lead."""
+    of_leader: float
+    """Of how many removals the leader is the voter that is removed."""
+    joins: bool
+    """The spare controllers join by themselves."""
+    fault_every_ms: int
+
+
+def draw_voters(seed: int) -> VoterKnobs | None:
+    if seed % VOTER_PERIOD not in VOTER_SEEDS:
+        return None
+    random = Random(f"voters {seed}")
+    administrators, spare = random.choice((1, 1, 2)), random.choice((1, 2, 2))
+    return VoterKnobs(
+        first=random.choice((1, 3, 4) if administrators == 1 else (3, 4)),
+        spare=spare,
+        administrators=administrators,
+        every_ms=random.choice((20, 50, 200)),
+        again_ms=random.choice((2, 10, 50)),
+        of_leader=random.choice((0.1, 0.3, 0.7)),
+        joins=random.random() < 0.3,
+        fault_every_ms=random.choice((150, 300, 600)),
+    )

@@ -1,0 +1,111 @@
+"""An administrator who adds and removes voters while the cluster is in trouble.
+
+Each looks at the quorum and then changes something, or two things at once: an observer that is a controller becomes a
+voter, or a voter goes, perhaps the leader. It asks the controllers themselves, again after a moment if the one that it
+asks does not lead: so its requests come to a leader that is cut off from the other voters, and to one that was elected
+just now. What comes of it the laws about voters say (`laws.voter_laws`). A change that is refused, or whose answer is
+lost, is forgotten: the next look shows what has come of it.
+
+Two voters stay, also if all administrators remove voters at once.
+"""
+
+from random import Random
+
+from pykraft.client.administration.admin import AdminCalls, QuorumDescription, QuorumReplica
+from pykraft.common.core import FOREVER, Poll, merge
+from pykraft.common.errors import KafkaError
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
+from pykraft.sim.trouble.voter_changes import VoterKnobs
+from pykraft.sim.workloads.workload import admin_core
+
+_PATIENCE_MS = 300
+_ADDS = 0.6
+_AT_ONCE = 2
+"""So many voters are removed at once."""
+
+
+class VoterChanger:
+    """An admin client's core that acts of its own accord. It is a RequestManager."""
+
+    def __init__(
+        self, bootstrap_controllers: str, knobs: VoterKnobs, first_controller: int, port: int, random: Random
+    ) -> None:
+        """Controllers have ids from `first_controller` on, and listen on this port of their hosts."""
+        cores = [
+            admin_core(
+                bootstrap_controllers,
+                random,
+                of_controllers=True,
+                retry_backoff_ms=knobs.again_ms,
+                retry_backoff_max_ms=2 * knobs.again_ms,
+            )
+            for _ in range(_AT_ONCE)
+        ]
+        self._parts = [part for core in cores for part in core]
+        self._calls = [AdminCalls(driver) for _, driver in cores]
+        """Each on connections of its own: a server answers one request of a connection after the other."""
+        self._knobs = knobs
+        self._first_controller = first_controller
+        self._port = port
+        self._random = random
+        self._act_at = knobs.every_ms
+        self._now = 0
+        self.is_active = True
+        self._is_looking = False
+        self._changes = 0
+        """So many are not answered yet."""
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._is_looking or self._changes > 0
+
+    def poll(self, now: int) -> Poll:
+        self._now = now
+        if self.is_active and not self.is_waiting and now >= self._act_at:
+            self._act_at = now + 1 + self._random.randrange(2 * self._knobs.every_ms)
+            self._is_looking = True
+            self._calls[0].describe_quorum(now + _PATIENCE_MS).then(self._on_described)
+        deadline = self._act_at if self.is_active and not self.is_waiting else FOREVER
+        return merge([Poll(max(now, deadline)), *(part.poll(now) for part in self._parts)])
+
+    def _on_described(self, quorum: QuorumDescription | KafkaError) -> None:
+        self._is_looking = False
+        if not isinstance(quorum, KafkaError) and self.is_active:
+            requests = self._wanted(quorum)
+            self._changes = len(requests)
+            for calls, request in zip(self._calls, requests, strict=False):
+                calls.change_voters(request, self._now + _PATIENCE_MS).then(self._on_changed)
+
+    def _on_changed(self, result: object) -> None:
+        self._changes -= 1
+
+    def _wanted(self, quorum: QuorumDescription) -> list[AddRaftVoterRequest | RemoveRaftVoterRequest]:
+        voters = list(quorum.voters)
+        ids = {voter.replica_id for voter in voters}
+        spare = [
+            replica
+            for replica in quorum.observers
+            if replica.replica_id >= self._first_controller and replica.replica_id not in ids
+        ]
+        if spare and (len(voters) == 1 or self._random.random() < _ADDS):
+            return [self._addition(self._random.choice(spare))]
+        if len(voters) < 2 + self._knobs.administrators:
+            return []
+        leaders = [voter for voter in voters if voter.replica_id == quorum.leader_id]
+        is_of_leader = bool(leaders) and self._random.random() < self._knobs.of_leader
+        victims = leaders if is_of_leader else [self._random.choice(voters)]
+        if len(voters) >= 2 + _AT_ONCE * self._knobs.administrators:
+            victims = [*self._random.sample([each for each in voters if each not in victims], _AT_ONCE - 1), *victims]
+        return [
+            RemoveRaftVoterRequest(voter_id=each.replica_id, voter_directory_id=each.directory_id) for each in victims
+        ]
+
+    def _addition(self, replica: QuorumReplica) -> AddRaftVoterRequest:
+        listener = ListenerEndpoint(name="CONTROLLER", host=f"node-{replica.replica_id}", port=self._port)
+        return AddRaftVoterRequest(
+            timeout_ms=_PATIENCE_MS,
+            voter_id=replica.replica_id,
+            voter_directory_id=replica.directory_id,
+            listeners=[listener],
+            ack_when_committed=self._random.random() < 0.5,
+        )

@@ -1,0 +1,134 @@
+"""Bugs about voters that come and go, put into the nodes on purpose (see `planted`)."""
+
+from __future__ import annotations
+
+from pykraft.common.errors import ErrorCode
+from pykraft.common.types import Node, ReplicaKey
+from pykraft.raft import voter_changes
+from pykraft.raft.client import RaftClient
+from pykraft.raft.leader_state import LeaderState, Outcome
+from pykraft.raft.log.state_machine import ControlRecords
+from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet
+from pykraft.raft.quorum_state import Nominee, QuorumState
+from pykraft.raft.replica import RaftReplica
+from tests.sim.planted import bug, put
+
+_FIRST_CONTROLLER = 101
+
+
+@bug
+def a_second_change_before_the_first_is_committed() -> None:
+    """The leader waits neither for the change under way nor for the commit of the last one."""
+
+    def obstacle(replica: RaftReplica) -> Outcome | None:
+        leader = replica.leader
+        assert leader is not None
+        leader.change = None
+        if leader.high_watermark is None or replica.control_records.kraft_version == STATIC_VOTERS:
+            return Outcome(ErrorCode.REQUEST_TIMED_OUT)
+        return None
+
+    put(voter_changes, "_obstacle", obstacle)
+
+
+@bug
+def a_change_before_anything_of_the_epoch_is_committed() -> None:
+    """A new leader changes the voters at once. (The mistake of the first published Raft.)"""
+
+    def obstacle(replica: RaftReplica) -> Outcome | None:
+        leader, records = replica.leader, replica.control_records
+        assert leader is not None
+        if leader.change is not None or records.kraft_version == STATIC_VOTERS:
+            return Outcome(ErrorCode.REQUEST_TIMED_OUT)
+        is_committed = records.history.latest_offset < replica.log.high_watermark
+        return None if is_committed else Outcome(ErrorCode.REQUEST_TIMED_OUT)
+
+    put(voter_changes, "_obstacle", obstacle)
+
+
+@bug
+def voters_that_hold_only_when_they_are_committed() -> None:
+    """A replica goes by the last voter set that it knows to be committed."""
+
+    def voters(self: ControlRecords) -> VoterSet:
+        return self.history.before(max(self._log.high_watermark, 3))
+
+    put(ControlRecords, "voters", property(voters))
+
+
+@bug
+def a_truncation_that_keeps_the_voters() -> None:
+    """A replica cuts its log, and goes by the voter set that it has cut away."""
+
+    def truncate_to(self: ControlRecords, end_offset: int) -> None:
+        kept = self.history.latest
+        self.history.truncate_to(end_offset)
+        self._versions.truncate_to(end_offset)
+        self._reader.truncate_to(end_offset)
+        if self.history.latest != kept:
+            self.history.add(end_offset - 1, kept)
+
+    put(ControlRecords, "truncate_to", truncate_to)
+
+
+@bug
+def a_leader_that_counts_itself_after_its_removal() -> None:
+    """Its own log counts for the majority until it resigns."""
+    update_local = LeaderState.update_local
+
+    def update(self: LeaderState, end_offset: int) -> bool:
+        self.own_end = end_offset  # type: ignore[attr-defined]
+        return update_local(self, end_offset)
+
+    def update_high_watermark(self: LeaderState) -> bool:
+        ends = [-1 if p.end_offset is None else p.end_offset for p in self.voters.values()]
+        if not self.is_voter:
+            ends.append(self.own_end)  # type: ignore[attr-defined]
+        reached = sorted(ends, reverse=True)[len(ends) // 2]
+        if reached <= max(self.epoch_start_offset, self.high_watermark or 0):
+            return False
+        self.high_watermark = reached
+        return True
+
+    put(LeaderState, "update_local", update)
+    put(LeaderState, "_update_high_watermark", update_high_watermark)
+
+
+@bug
+def an_observer_that_votes_for_itself() -> None:
+    """A controller stands although it is no voter, and its own vote counts."""
+    is_granted = QuorumState.vote_is_granted
+
+    def granted(self: QuorumState, nominee: Nominee) -> bool:
+        return is_granted(self, nominee) or len(nominee.granted) >= self._voters().majority
+
+    put(QuorumState, "is_voter", property(lambda self: self.local.id >= _FIRST_CONTROLLER))
+    put(QuorumState, "vote_is_granted", granted)
+
+
+@bug
+def a_removed_voter_whose_vote_counts() -> None:
+    """A nominee also asks the voters that have been removed, and takes their votes."""
+
+    def others(self: RaftClient) -> list[tuple[ReplicaKey, Node]]:
+        sets = [voters for _, voters in self._replica.control_records.history._history]
+        known = {key.id: (key, each) for each in sets for key in each.keys}
+        found = [(key, each.node(key.id, self._replica.listener_name)) for key, each in known.values()]
+        return [(key, node) for key, node in found if node is not None and key.id != self._replica.local.id]
+
+    put(RaftClient, "_other_voters", others)
+    put(QuorumState, "vote_is_granted", lambda self, nominee: len(nominee.granted) >= self._voters().majority)
+
+
+@bug
+def a_new_voter_whose_records_are_not_on_its_disk() -> None:
+    """An observer does not sync, and what it has fetched counts as soon as it is a voter."""
+
+    def append_fetched(self: RaftReplica, data: memoryview) -> None:
+        if self.log.append_as_follower(data):
+            if self.quorum.is_voter:
+                self.log.sync()
+            self.control_records.update()
+            self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
+
+    put(RaftReplica, "append_fetched", append_fetched)
