@@ -100,8 +100,7 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
-        `time_slice` says when long work makes room (by default `clock` does), `nonces` draws what nothing may foresee,
-        `quotas` replace those of the metadata.
+        `quotas` replace those of the metadata; `nonces` draws what nothing may foresee; `clock` ends slices by default.
         """
         self.config, self._nonces = config, nonces or random
         self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
@@ -136,10 +135,13 @@ class Node:
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
         )
-        late = frozenset() if self.authorizer.allows_all else config.late_listeners
-        self._early = EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
+        self._early = self._make_early_requests()
         self._shutdown_deadline: int | None = None
         self._add_rooms()
+
+    def _make_early_requests(self) -> EarlyRequests:
+        late = frozenset() if self.authorizer.allows_all else self.config.late_listeners
+        return EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
 
     def note_refused_login(self, endpoint: Endpoint, reason: str) -> None:
         """Another node has not let this one in."""

@@ -345,13 +345,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
     if "controller" in roles:
         _check_controller(values, by_name, controller_listener, voters)
-    elif values[AUTO_JOIN]:
-        raise ConfigError(
-            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
-            "process.roles the role 'controller'"
-        )
     else:
-        _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
+        _check_broker_alone(values, by_name, controller_listener, voters)
     is_protocol_set = SECURITY_INTER_BROKER_PROTOCOL.name in properties
     inter_broker = inter_broker_listener(values, listeners, is_protocol_set) if "broker" in roles else ""
     if len(directories) != 1:
@@ -416,8 +411,14 @@ def _check_controller(
 
 
 def _check_broker_alone(
-    node_id: int, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+    values: Config, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
 ) -> None:
+    if values[AUTO_JOIN]:
+        raise ConfigError(
+            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
+            "process.roles the role 'controller'"
+        )
+    node_id = values[NODE_ID]
     if node_id in {voter.id for voter in voters}:
         raise ConfigError(f"node.id is {node_id}, as of a voter, but a node that is no controller cannot vote")
     if controller_listener in by_name:
