@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from pykraft.client.administration.configs import AlterConfigOp, ConfigResource, ConfigResourceType
     from pykraft.client.administration.elections import ElectionType
     from pykraft.client.administration.features import FeatureUpdate, UpgradeType
+    from pykraft.client.administration.scram import (
+        ScramMechanism,
+        UserScramCredentialDeletion,
+        UserScramCredentialUpsertion,
+    )
     from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata
     from pykraft.client.consuming.subscription import SubscriptionPattern
     from pykraft.client.errors import (
+        AuthenticationError,
         ClientTimeoutError,
         CommitFailedError,
         FencedInstanceIdError,
@@ -46,6 +52,7 @@ _HOMES = {
     "AclBindingFilter": "pykraft.common.acl",
     "Admin": "pykraft.admin",
     "AlterConfigOp": "pykraft.client.administration.configs",
+    "AuthenticationError": "pykraft.client.errors",
     "ClientClosedError": "pykraft.runtime.client_thread",
     "ClientTimeoutError": "pykraft.client.errors",
     "Cluster": "pykraft.cluster",
@@ -72,6 +79,7 @@ _HOMES = {
     "ProducerFencedError": "pykraft.client.errors",
     "RebalanceInProgressError": "pykraft.client.errors",
     "RetriableCommitFailedError": "pykraft.client.errors",
+    "ScramMechanism": "pykraft.client.administration.scram",
     "Simulation": "pykraft.simulation",
     "SubscriptionPattern": "pykraft.client.consuming.subscription",
     "TopicPartition": "pykraft.common.types",
@@ -79,6 +87,8 @@ _HOMES = {
     "TransactionError": "pykraft.client.errors",
     "TransactionFatalError": "pykraft.client.errors",
     "UpgradeType": "pykraft.client.administration.features",
+    "UserScramCredentialDeletion": "pykraft.client.administration.scram",
+    "UserScramCredentialUpsertion": "pykraft.client.administration.scram",
 }
 
 __all__ = [
@@ -86,6 +96,7 @@ __all__ = [
     "AclBindingFilter",
     "Admin",
     "AlterConfigOp",
+    "AuthenticationError",
     "ClientClosedError",
     "ClientTimeoutError",
     "Cluster",
@@ -112,6 +123,7 @@ __all__ = [
     "ProducerFencedError",
     "RebalanceInProgressError",
     "RetriableCommitFailedError",
+    "ScramMechanism",
     "Simulation",
     "SubscriptionPattern",
     "TopicPartition",
@@ -119,6 +131,8 @@ __all__ = [
     "TransactionError",
     "TransactionFatalError",
     "UpgradeType",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]
 
 

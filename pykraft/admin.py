@@ -17,7 +17,7 @@ The work is done by `pykraft.client.administration.admin`, which has no thread; 
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, TypeVar, Unpack
 
 from pykraft.client import config as keys
@@ -69,6 +69,13 @@ from pykraft.client.administration.quotas import (
     quota_filter,
 )
 from pykraft.client.administration.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
+from pykraft.client.administration.scram import (
+    ScramCalls,
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+    alteration,
+)
 from pykraft.client.administration.transaction_admin import (
     AbortTransactionSpec,
     ProducerState,
@@ -93,7 +100,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.settings import AdminSettings
 from pykraft.common.core import Poll, Promise, merge
-from pykraft.common.errors import KafkaError
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Endpoint, TopicPartition, Uuid
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
@@ -125,6 +132,7 @@ class _AdminCore:
         self.group_offsets = GroupOffsetCalls(self._driver)
         self.transactions = TransactionAdminCalls(self._driver)
         self.acls = AclCalls(self._driver)
+        self.scram = ScramCalls(self._driver)
         self.quotas = QuotaCalls(self._driver)
 
     def poll(self, now: int) -> Poll:
@@ -432,6 +440,25 @@ class Admin(ClosesOnExit):
         did; the others have removed theirs."""
         wanted = list(dict.fromkeys(map(acl_filter, filters)))
         return without_errors(self._ask(lambda deadline: self._core.acls.delete_acls(wanted, deadline)))
+
+    # --- SCRAM credentials --------------------------------------------------------------------------------------------
+
+    def describe_user_scram_credentials(self, users: Iterable[str] = ()) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+        """The mechanisms that these users have credentials for, or all users. A user without any is left out."""
+        wanted = list(users)
+        found = self._ask(lambda deadline: self._core.scram.describe(wanted, deadline))
+        is_missing = ErrorCode.RESOURCE_NOT_FOUND
+        return without_errors(
+            {user: each for user, each in found.items() if getattr(each, "code", None) is not is_missing}
+        )
+
+    def alter_user_scram_credentials(
+        self, alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion]
+    ) -> None:
+        """Set and delete credentials; one change a user. Passwords are salted here, on this thread. KafkaError says why
+        the first that failed did; the others are changed. Each broker takes them up a moment later."""
+        request = alteration(alterations, SystemRandom())
+        without_errors(self._ask(lambda deadline: self._core.scram.alter(request, deadline)))
 
     # --- quotas -------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pykraft.broker.requests.cluster import (
     configs,
     controller,
     quorum,
+    scram,
     topic_partitions,
 )
 from pykraft.broker.requests.dispatch import Dispatcher
@@ -50,6 +51,7 @@ def add_apis(
         admin_apis = admin.AdminApis(active, config.values, authorizer, quotas)
         serve(ListenerKind.CONTROLLER, admin_apis, admin.HANDLERS)
         serve(ListenerKind.CONTROLLER, acls.AclChangeApis(active, authorizer), acls.CHANGE_HANDLERS)
+        serve(ListenerKind.CONTROLLER, scram.ScramChangeApis(active, authorizer), scram.CHANGE_HANDLERS)
         quota_change_apis = client_quotas.ClientQuotaChangeApis(active, authorizer)
         serve(ListenerKind.CONTROLLER, quota_change_apis, client_quotas.CHANGE_HANDLERS)
         envelopes = envelope.EnvelopeApis(lambda: active.is_active, dispatcher.handle, authorizer)
@@ -66,10 +68,12 @@ def add_apis(
     )
     config_apis = configs.ConfigApis(config, lambda: loader.image, authorizer)
     acl_apis = acls.AclApis(lambda: loader.image, authorizer)
+    scram_apis = scram.ScramApis(lambda: loader.image, authorizer)
     for kind in ListenerKind:
         serve(kind, cluster_apis, cluster.HANDLERS)
         serve(kind, config_apis, configs.HANDLERS)
         serve(kind, acl_apis, acls.HANDLERS)
+        serve(kind, scram_apis, scram.HANDLERS)
     quota_apis = client_quotas.ClientQuotaApis(lambda: loader.image, authorizer)
     serve(ListenerKind.BROKER, quota_apis, client_quotas.HANDLERS)
     partition_apis = topic_partitions.TopicPartitionApis(config, lambda: loader.image, authorizer)

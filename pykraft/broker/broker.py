@@ -22,7 +22,8 @@ from pykraft.broker.requests.data.fetch_sessions import FetchSessionCache
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.settings import config as keys
-from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.settings.live_settings import LiveSettings
 from pykraft.broker.settings.stored_settings import stored_settings
 from pykraft.broker.settings.topic_configs import TopicConfigs
@@ -261,7 +262,7 @@ class Broker:
     def start(self, listeners: Sequence[Listener], now: int) -> None:
         """Register with these listeners."""
         for_clients = [listener for listener in listeners if listener.kind is ListenerKind.BROKER]
-        self.lifecycle.start([(listener.name, listener.advertised) for listener in for_clients], now)
+        self.lifecycle.start([(each.name, each.advertised, each.protocol) for each in for_clients], now)
 
     def _open(self, now: int) -> int:
         """Take up what the metadata say, once they say that this process is registered. Records before that are of

@@ -24,13 +24,15 @@ from pykraft.broker.apis import add_apis
 from pykraft.broker.broker import Broker
 from pykraft.broker.faults import Faults
 from pykraft.broker.node_metrics import tell_controller, tell_quorum
+from pykraft.broker.requests.authentication import authentications
 from pykraft.broker.requests.authorizer import Authorizer
 from pykraft.broker.requests.dispatch import Dispatcher
 from pykraft.broker.requests.quota_managers import ClientQuotas
 from pykraft.broker.requests.quotas import Quotas
 from pykraft.broker.requests.standard_authorizer import configured_authorizer
 from pykraft.broker.settings import config as keys
-from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.startup.controller_registration import ControllerRegistration
 from pykraft.broker.startup.early_requests import EarlyRequests
@@ -54,6 +56,8 @@ from pykraft.controller.controller import QuorumController
 from pykraft.controller.features import SUPPORTED_FEATURES, UnsupportedFeatureError
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import SnapshotGenerator
+from pykraft.protocol.listeners import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.raft.client import RaftClient
 from pykraft.raft.election import QuorumStateFile
 from pykraft.raft.log.history import SnapshotFolder
@@ -88,6 +92,7 @@ class Node:
         quotas: Quotas | None = None,
         time_slice: TimeSlice | None = None,
         fault_handler: Callable[[Tracer, Metrics], FaultHandler] = FaultHandler,
+        nonces: Random | None = None,
     ) -> None:
         """Open the directories and recover what a crash may have left.
 
@@ -95,9 +100,9 @@ class Node:
         this node does not have (then nothing in them was changed); DirectoryInUseError if another node has them;
         LogDirectoryFailedError if they cannot be read or written.
 
-        `quotas` replace those of the metadata. `time_slice` says when long work makes room for other work: by `clock`.
+        `quotas` replace those of the metadata; `nonces` draws what nothing may foresee; `clock` ends slices by default.
         """
-        self.config = config
+        self.config, self._nonces = config, nonces or random
         self._filesystem, self._clock, self._random, self._background = filesystem, clock, random, background
         self.metrics = metrics or Metrics()
         self._trace = Tracer(config.node_id, trace_sink)
@@ -130,10 +135,17 @@ class Node:
             session_topics=lambda session: set() if self.broker is None else self.broker.fetch_sessions.topics(session),
             handle=self.dispatcher.handle,
         )
-        late = frozenset() if self.authorizer.allows_all else config.late_listeners
-        self._early = EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
+        self._early = self._make_early_requests()
         self._shutdown_deadline: int | None = None
         self._add_rooms()
+
+    def _make_early_requests(self) -> EarlyRequests:
+        late = frozenset() if self.authorizer.allows_all else self.config.late_listeners
+        return EarlyRequests(self.handle, lambda: not self.broker or self.broker.is_open, late, self._has_rules)
+
+    def note_refused_login(self, endpoint: Endpoint, reason: str) -> None:
+        """Another node has not let this one in."""
+        self._trace("login_refused", address=str(endpoint), reason=reason)
 
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
@@ -148,6 +160,7 @@ class Node:
         for directory in directories:
             self._locks.append(lock_directory(self._filesystem, directory))
         self.cluster_id = directories[self.config.log_dir].cluster_id
+        self.authentications = authentications(self.config, lambda: self.loader.image, self.cluster_id, self._nonces)
         self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
         self.raft = self._open_quorum()
         self.raft.replica.timer.on_error = partial(self.fault_handler.handle_fault, "raft-timer")
@@ -250,11 +263,11 @@ class Node:
             trace=self._trace,
         )
 
-    def _controller_endpoints(self) -> dict[str, Endpoint]:
+    def _controller_endpoints(self) -> dict[str, tuple[Endpoint, SecurityProtocol]]:
         return {
-            listener.name: listener.advertised
+            listener.name: (listener.advertised, listener.protocol)
             for listener in self.config.listeners
-            if listener.name == self.config.controller_listener
+            if listener.kind is ListenerKind.CONTROLLER
         }
 
     def _make_quotas(self, is_charged: bool) -> ClientQuotas:
@@ -288,7 +301,7 @@ class Node:
         )
 
     def _controller_address(self) -> Address:
-        endpoint = self._controller_endpoints()[self.config.controller_listener]
+        endpoint, _ = self._controller_endpoints()[self.config.controller_listener]
         return Address(self.config.node_id, endpoint.host, endpoint.port)
 
     @property

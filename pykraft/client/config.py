@@ -10,8 +10,9 @@ from typing import Any
 
 from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, string
+from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, secret, string
 from pykraft.common.types import Endpoint
+from pykraft.security.login import MECHANISMS, SaslLogin, check_mechanism, login_of_jaas
 
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
 CLIENT_ID = string("client.id", "", "what the brokers' journals call this client", most_bytes=LARGEST["short"])
@@ -22,11 +23,26 @@ METADATA_MAX_AGE_MS = integer(
     "metadata.max.age.ms", 300_000, "metadata are asked for again after this long", at_least=1, kind="long"
 )
 DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits this long in all", at_least=1)
-SECURITY_PROTOCOL = string("security.protocol", "PLAINTEXT", "how bytes travel: as they are", ["PLAINTEXT"])
+SECURITY_PROTOCOL = string(
+    "security.protocol",
+    "PLAINTEXT",
+    "how bytes travel, and whether the client logs in (SASL)",
+    ["PLAINTEXT", "SASL_PLAINTEXT"],
+)
+SASL_MECHANISM = string("sasl.mechanism", "GSSAPI", f"what the client logs in with: {', '.join(MECHANISMS)}")
+SASL_JAAS_CONFIG = secret(
+    "sasl.jaas.config", 'the client\'s name and password: MODULE required username="..." password="...";'
+)
+SASL_USERNAME = string("sasl.username", "", "the client's name, in place of sasl.jaas.config")
+SASL_PASSWORD = secret("sasl.password", "the client's password, in place of sasl.jaas.config")
 
 _COMMON: list[Key[Any]] = [
     BOOTSTRAP_SERVERS,
     SECURITY_PROTOCOL,
+    SASL_MECHANISM,
+    SASL_JAAS_CONFIG,
+    SASL_USERNAME,
+    SASL_PASSWORD,
     CLIENT_ID,
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
@@ -241,15 +257,30 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     if unknown:
         raise ConfigError(_unknown(unknown[0], sorted(definition.keys)))
     protocol = str(layer.get(SECURITY_PROTOCOL.name, "")).upper()
-    for name in ("SASL", "SSL"):
-        if name in protocol:
-            built = "TLS" if name == "SSL" else name
-            raise ConfigError(f"security.protocol is {protocol!r}, but {built} is not built: only PLAINTEXT is")
-    return definition.resolve(layer)
+    if "SSL" in protocol:
+        raise ConfigError(f"security.protocol is {protocol!r}, but TLS is not built: use PLAINTEXT or SASL_PLAINTEXT")
+    config = definition.resolve(layer)
+    client_login(config)
+    return config
+
+
+def client_login(config: Config) -> SaslLogin | None:
+    """What the client logs in with; None if it need not. ConfigError, without the password, if it cannot be known."""
+    if not config[SECURITY_PROTOCOL].startswith("SASL"):
+        return None
+    mechanism = check_mechanism(config[SASL_MECHANISM], SASL_MECHANISM.name)
+    if config[SASL_JAAS_CONFIG]:
+        return login_of_jaas(mechanism, config[SASL_JAAS_CONFIG], SASL_JAAS_CONFIG.name)
+    if not config[SASL_USERNAME] or not config[SASL_PASSWORD]:
+        raise ConfigError(
+            f"security.protocol is {config[SECURITY_PROTOCOL]}, but sasl.jaas.config is not set: it must have the"
+            " client's username and password (or set sasl.username and sasl.password)"
+        )
+    return SaslLogin(mechanism, config[SASL_USERNAME], config[SASL_PASSWORD])
 
 
 _NOT_BUILT = {
-    "sasl": "SASL",
+    "sasl": "of SASL more than PLAIN and SCRAM",
     "ssl": "TLS",
     "metric": "reporting metrics",
     "metrics": "reporting metrics",

@@ -56,6 +56,13 @@ class CommitFailedError(KafkaError):
         )
 
 
+class AuthenticationError(KafkaError):
+    """A node has not let this client in. The client tries again, so a later call may succeed."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, detail)
+
+
 class RebalanceInProgressError(KafkaError):
     """The offsets were not committed because the group is rebalancing; `poll()` completes the rebalance."""
 

@@ -16,7 +16,19 @@ class ClientSettings(TypedDict, total=False):
     """Where to begin: host:port, ..."""
 
     security_protocol: str | None
-    """How bytes travel: as they are (default PLAINTEXT)."""
+    """How bytes travel, and whether the client logs in (SASL) (default PLAINTEXT)."""
+
+    sasl_mechanism: str | None
+    """What the client logs in with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 (default GSSAPI)."""
+
+    sasl_jaas_config: str | None
+    """The client's name and password: MODULE required username="..." password="...";."""
+
+    sasl_username: str | None
+    """The client's name, in place of sasl.jaas.config."""
+
+    sasl_password: str | None
+    """The client's password, in place of sasl.jaas.config."""
 
     client_id: str | None
     """What the brokers' journals call this client."""

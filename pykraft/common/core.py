@@ -54,6 +54,8 @@ class Outbound(NamedTuple):
     waits_for_connection: bool = True
     """Whether it waits where the last connection failed a moment ago. If not, it fails at once: its sender has other
     nodes to ask, and must not lose the time until this one may be tried again."""
+    is_to_controller: bool = False
+    """It goes to the controllers' listener, whose security protocol may differ from that of the brokers'."""
 
 
 class Poll(NamedTuple):

@@ -46,14 +46,13 @@ from pykraft.protocol.messages.records import (
     SupportedFeature,
     UnregisterBrokerRecord,
 )
+from pykraft.protocol.security_protocol import SecurityProtocol
 
 REGISTER_BROKER_VERSION = 4
 _MOST_REGISTERED = 1000
 """Listeners, log directories or features of one registration."""
 _RESERVED_DIRECTORIES = 100
 """Ids with a meaning of their own, such as "no directory yet"."""
-_SECURITY_PROTOCOLS = frozenset(range(4))
-"""PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."""
 
 
 class ClusterControl:
@@ -204,7 +203,7 @@ def check_listeners(role: str, node_id: int, listeners: Sequence[SecuredEndpoint
     check_not_many("listeners", listeners)
     if not all(listener.name for listener in listeners):
         raise _invalid("a listener has no name")
-    if not {listener.security_protocol for listener in listeners} <= _SECURITY_PROTOCOLS:
+    if not {listener.security_protocol for listener in listeners} <= set(SecurityProtocol):
         raise _invalid("a listener has an unknown security protocol")
 
 

@@ -57,6 +57,7 @@ from pykraft.controller.partitions.topics import TopicControl
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Charge, Result, VersionedRecord, check_size
+from pykraft.controller.scram import alter_scram_credentials
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
@@ -91,6 +92,7 @@ from pykraft.protocol.messages.records import (
     NoOpRecord,
     encode_metadata_record,
 )
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest
 from pykraft.protocol.schema import Request
 from pykraft.raft.client import RaftClient
 from pykraft.raft.log.listener import CommittedBatch
@@ -312,6 +314,7 @@ class QuorumController:
             UpdateFeaturesRequest: self._features.update_features,
             CreateAclsRequest: self._acls.create_acls,
             DeleteAclsRequest: self._acls.delete_acls,
+            AlterUserScramCredentialsRequest: alter_scram_credentials,
             AlterClientQuotasRequest: alter_client_quotas,
         }
 

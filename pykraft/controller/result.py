@@ -70,6 +70,8 @@ _MOST = {
     "creations": MAX_RECORDS_PER_REQUEST,
     "entries": MAX_RECORDS_PER_REQUEST,
     "filters": 2000,
+    "deletions": MAX_RECORDS_PER_REQUEST // 2,
+    "upsertions": MAX_RECORDS_PER_REQUEST // 2,
 }
 """To check the settings of a resource takes a tenth of a millisecond, and the active controller does nothing else
 meanwhile. A filter is compared with every rule."""

@@ -90,6 +90,7 @@ LATEST = METADATA_VERSIONS[-1]
 BASE = next(version for version in METADATA_VERSIONS if version.name == "4.2-IV1")
 """That of a new cluster: Kafka 4.2's."""
 
+IV_3_5_2_SCRAM = 11
 IV_3_6_0_NO_EPOCH_BUMP = 12
 IV_3_6_1_TRANSACTIONS = 13
 IV_3_7_0_CONTROLLER_REGISTRATION = 15

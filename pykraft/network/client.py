@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 from pykraft.common.types import Endpoint
@@ -169,6 +169,7 @@ class NetworkClient(Peers):
         self._dialer = SocketDialer(selector)
         super().__init__(self._dialer, client_id, random, is_of_node)
         self._dialer.peers = self
+        self.nonces = SystemRandom()
 
     def is_frozen(self, endpoint: Endpoint) -> bool:
         """Whether the network to this address is cut. Any thread may ask."""

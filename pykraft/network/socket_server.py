@@ -27,8 +27,8 @@ from pykraft.common.core import FOREVER
 from pykraft.network.connection_quotas import ConnectionQuotas
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frames import FrameReader
-from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _ACCEPT_AT_ONCE = 64
@@ -145,6 +145,7 @@ class Processor:
         listener: str,
         kind: ListenerKind,
         when_closed: Callable[[], object] = lambda: None,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
         """Serve an accepted socket, and call back when it is closed. If the system refuses what that needs, this socket
         is closed, and nothing else."""
@@ -154,7 +155,7 @@ class Processor:
                     raise OSError(errno.EMFILE, "too many connections")
                 sock, high = sock.dup(), sock  # it moves to the number that is free now, or what is free is used up
                 high.close()
-            self._serve(sock, address, listener, kind, when_closed)
+            self._serve(sock, address, listener, kind, when_closed, protocol)
         except Exception as error:
             sock.close()
             when_closed()
@@ -162,7 +163,13 @@ class Processor:
                 raise
 
     def _serve(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None:
         options = self._options
         sock.setblocking(False)
@@ -172,7 +179,7 @@ class Processor:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
-        channel = ServerChannel(connection_id, listener, kind, address, options.max_request_bytes)
+        channel = self._requests.channel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
         stream = AcceptedSocket(self, sock, channel.frames, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
@@ -219,7 +226,13 @@ class Connections(Protocol):
     """Where accepted sockets go: a processor, or several in turn."""
 
     def add(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None: ...
 
     def make_room(self) -> bool: ...
@@ -237,11 +250,13 @@ class Acceptor:
         kind: ListenerKind,
         quotas: ConnectionQuotas,
         clock: Callable[[], int],
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
         self._selector = selector
         self._connections = connections
         self.listener = listener
         self._kind = kind
+        self._protocol = protocol
         self._quotas = quotas
         self._clock = clock
         self._sock: socket.socket | None = None
@@ -324,7 +339,7 @@ class Acceptor:
             return self._throttle(sock, now + throttle_ms)
         if self._quotas.admit(self.listener, address):
             release = partial(self._quotas.release, self.listener, address)
-            self._connections.add(sock, address, self.listener, self._kind, release)
+            self._connections.add(sock, address, self.listener, self._kind, release, self._protocol)
         else:
             sock.close()
         return closing

@@ -32,9 +32,10 @@ from typing import Any
 
 from pykraft.protocol.schema import Response
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import AnsweredRequest, RequestMetrics
 from pykraft.transport.server_channel import InboundRequest
-from pykraft.transport.server_connection import Pace, QueuedRequest, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import QueuedRequest, RequestChannel, ServerConnection
 
 
 class WaitingTime:

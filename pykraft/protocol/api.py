@@ -36,6 +36,7 @@ from pykraft.protocol.messages import (
     quorum,
     quotas,
     reassignments,
+    sasl,
     transactions,
 )
 from pykraft.protocol.schema import Request
@@ -57,6 +58,7 @@ _MODULES = (
     quorum,
     quotas,
     reassignments,
+    sasl,
     transactions,
 )
 

@@ -99,7 +99,17 @@ class QuorumRequests:
                 self._backoff[node.id] = then + self._retry_backoff_ms
 
         timeout_ms = self._request_timeout_ms
-        self._outbox.append(Outbound(self._channel, node, request, on_response, timeout_ms, waits_for_connection=False))
+        self._outbox.append(
+            Outbound(
+                self._channel,
+                node,
+                request,
+                on_response,
+                timeout_ms,
+                is_to_controller=True,
+                waits_for_connection=False,
+            )
+        )
         return True
 
     def ready_bootstrap(self, now: int) -> Node | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol, TypeVar
 
+from pykraft.client.errors import AuthenticationError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Promise, RequestManager
 from pykraft.common.errors import KafkaError
@@ -36,6 +37,7 @@ class ClientLoop:
         self._clock = MonotonicClock()
         self._selector = Selector()
         self._network = NetworkClient(self._selector, client_id, random)
+        self._network.login_of = lambda _: core.metadata.login
         self._network.meant = core.metadata.meant
         self._network.on_misrouted = core.metadata.rebootstrap
 
@@ -70,6 +72,11 @@ class ClientLoop:
     def refusal(self, endpoint: Endpoint) -> str | None:
         """Why there is no connection to this address, if the last attempt to make one failed."""
         return self._network.refusals.get(endpoint)
+
+    def check_login(self) -> None:
+        """AuthenticationError if a node has not let this client in."""
+        for endpoint, reason in self._network.refused_logins.items():
+            raise AuthenticationError(f"{endpoint}: {reason}")
 
     def close(self) -> None:
         """Close all connections."""
@@ -109,6 +116,7 @@ class BlockingClient:
             if self.now >= until:
                 return False
             self._step(until)
+            self._loop.check_login()
             check()
         return True
 

@@ -133,15 +133,16 @@ class ClientThread:
         return result  # type: ignore[return-value]
 
     def _result(self, future: Future[object]) -> object:
-        while self.first_answer_ms is not None:
+        while True:
             with suppress(TimeoutError):
                 return future.result(_LOOK_S)
             with self.lock:
                 self._check_heard()
-        return future.result()
 
     def _check_heard(self) -> None:
-        """ClientTimeoutError if a first answer was to be expected by now."""
+        """AuthenticationError if a node has not let this client in; ClientTimeoutError if a first answer was to be
+        expected by now."""
+        self._loop.check_login()
         since = self._core.metadata.unheard_since
         if self.first_answer_ms is not None and since is not None and self.now - since >= self.first_answer_ms:
             raise ClientTimeoutError(self.silence())

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.common.metrics import NETWORK, Series
 from pykraft.common.timer import Timer
 from pykraft.network.connection_quotas import ConnectionQuotas
@@ -16,8 +16,9 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
-from pykraft.transport.server_connection import Pace, RequestChannel
+from pykraft.transport.server_connection import RequestChannel
 
 MAX_HANDLING_MS = 20
 """After this long of handling requests a node looks after itself. A flood of them must not be what its heartbeats, or
@@ -45,6 +46,7 @@ class FusedStages:
         metrics = RequestMetrics(node.metrics, stopwatch)
         pace = Pace(timer, clock, node.dispatcher.time_slice)
         self._requests = RequestChannel(options.queued_max_requests, pace, metrics)
+        self._requests.authentications = node.authentications
         self._processor = Processor(selector, self._requests, options)
         self._acceptors: list[Acceptor] = []
         self._idle_check = 0
@@ -62,7 +64,13 @@ class FusedStages:
     def bind(self, listener: Listener) -> int:
         """Listen there; returns the port. OSError if it is taken."""
         acceptor = Acceptor(
-            self._selector, self._processor, listener.name, listener.kind, self._quotas[listener.kind], self._clock
+            self._selector,
+            self._processor,
+            listener.name,
+            listener.kind,
+            self._quotas[listener.kind],
+            self._clock,
+            listener.protocol,
         )
         self._acceptors.append(acceptor)
         return acceptor.bind(listener.bind.host, listener.bind.port, self._options)

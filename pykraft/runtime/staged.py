@@ -50,7 +50,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.common.core import FOREVER
 from pykraft.common.metrics import NETWORK, SERVER, Series
 from pykraft.common.timer import Timer
@@ -59,9 +59,11 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorder, SharedRequestMetrics, WaitingTime
 from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_connection import Pace, QueuedRequest
+from pykraft.transport.server_connection import QueuedRequest
 
 T = TypeVar("T")
 
@@ -127,6 +129,7 @@ class NetworkThread:
         metrics = SharedRequestMetrics(stages.request_metrics, stages.lock)
         self.channel = ProcessorChannel(queue_, pace, metrics, self._wakeup, stages.to_the_node)
         self.channel.on_error = self._selector.on_error = self._timer.on_error = stages.note_fault
+        self.channel.authentications = stages.authentications
         self.processor = Processor(self._selector, self.channel, stages.options)
         self._calls: queue.Queue[Callable[[], object]] = queue.Queue(_CONNECTIONS_THAT_WAIT)
         self._reset = False
@@ -200,14 +203,22 @@ class AcceptorThread:
         self._selector.on_error = stages.note_fault
         quotas = stages.quotas[listener.kind]
         quotas.when_released.append(self.wakeup)
-        self.acceptor = Acceptor(self._selector, self, listener.name, listener.kind, quotas, stages.clock)
+        self.acceptor = Acceptor(
+            self._selector, self, listener.name, listener.kind, quotas, stages.clock, listener.protocol
+        )
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def wakeup(self) -> None:
         self._selector.wakeup()
 
     def add(
-        self, sock: socket.socket, address: str, listener: str, kind: ListenerKind, when_closed: Callable[[], object]
+        self,
+        sock: socket.socket,
+        address: str,
+        listener: str,
+        kind: ListenerKind,
+        when_closed: Callable[[], object],
+        protocol: SecurityProtocol,
     ) -> None:
         """Give a connection to the next network thread; to another if too many wait for that one."""
         while self._stages.is_accepting:
@@ -217,7 +228,7 @@ class AcceptorThread:
                 is_last = attempt == len(self._threads) - 1
 
                 def serve(processor: Processor = thread.processor) -> None:
-                    processor.add(sock, address, listener, kind, when_closed)
+                    processor.add(sock, address, listener, kind, when_closed, protocol)
 
                 if thread.submit(serve, _MAX_WAIT_MS / 1000 if is_last else 0):
                     return
@@ -311,6 +322,7 @@ class StagedStages:
         self._processors: list[tuple[str, NetworkThread]] = []
         """With their listeners, in the order of their numbers."""
         self.request_metrics = RequestMetrics(node.metrics, stopwatch)
+        self.authentications = node.authentications
         self._measure()
 
     # --- metrics ------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from pykraft.broker.describe import TAIL, NodeView, describe
@@ -55,6 +55,7 @@ from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.staged import StagedStages
+from pykraft.security.scram import compute
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.disk.open_files import most_open_files
 from pykraft.storage.upkeep.log_manager import LogDirectoryFailedError
@@ -112,6 +113,8 @@ class NodeThread:
         self._kill = threading.Event()
         self._running = True
         self._stopwatch = SystemClock.elapsed_ns
+        self._client.login_of = config.logins.get
+        self._client.compute = lambda work, then: self._background.submit(partial(compute, work), then)
         node: Node | None = None
         try:
             node = self.node = Node(
@@ -122,8 +125,10 @@ class NodeThread:
                 background=self._background,
                 trace_sink=trace_sink,
                 quotas=quotas,
+                nonces=SystemRandom(),
             )
             self._survive_faults(node.fault_handler)
+            self._client.on_refused_login = node.note_refused_login
             self.stages = self._stages = self._make_stages(network)
             self._bind()
         except BaseException:

@@ -8,6 +8,8 @@ newest of them. From then on every request goes out in the newest version that b
 A client that has learned of the cluster also says which broker of which cluster it means. An address may have changed
 hands since: then the broker there refuses (KIP-1242), and the client must begin with its bootstrap servers again.
 
+Where the client must prove who it is, its login follows (`client_login`), and everything else waits for that.
+
 Answers come in the order of the requests, so a queue of what was asked is all that is needed to read them.
 
 Follows org.apache.kafka.clients.{NetworkClient,NodeApiVersions,InFlightRequests}.
@@ -21,6 +23,8 @@ from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.header import decode_response, encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.schema import Request, Response
+from pykraft.security.mechanism import Salting
+from pykraft.transport.client_login import LoginExchange
 from pykraft.transport.frames import FrameReader
 
 SOFTWARE_NAME = "pykraft"
@@ -55,8 +59,12 @@ class Sent(NamedTuple):
 class ClientChannel:
     """One connection that was opened."""
 
-    def __init__(self, client_id: str) -> None:
+    def __init__(self, client_id: str, login: LoginExchange | None = None) -> None:
         self._client_id = client_id
+        self._login = login
+        """The login that is to be made first, or is under way."""
+        self.salting: Salting | None = None
+        """What the login needs computed; give the result to `salted`."""
         self.frames = FrameReader(_MAX_RESPONSE_BYTES)
         self._in_flight: deque[Sent] = deque()
         self._correlation_id = 0
@@ -66,7 +74,7 @@ class ClientChannel:
 
     @property
     def is_ready(self) -> bool:
-        return self.api_versions is not None
+        return self.api_versions is not None and self._login is None
 
     @property
     def in_flight(self) -> int:
@@ -97,16 +105,21 @@ class ClientChannel:
         return encode_request(request, version, self._correlation_id, self._client_id)
 
     def next_response(self) -> tuple[Any, Response] | None:
-        """(ticket, response) of the next answer; None if there is none yet. ProtocolError: close the connection.
+        """(ticket, response) of the next answer; None if there is none yet. ProtocolError, LoginFailed: close the
+        connection.
 
-        The server's greeting is taken here and not returned; what must be sent because of it is in `greeting_again`.
+        The server's greeting and the login are taken here and not returned; what must be sent because of them is in
+        `greeting_again`.
         """
         while (frame := self.frames.next_frame()) is not None:
             if not self._in_flight:
                 raise ProtocolError("an answer came to nothing that was asked")
             sent = self._in_flight.popleft()
             if sent.ticket is None:
-                self._on_greeting(sent, frame)
+                if sent.request is ApiVersionsRequest:
+                    self._on_greeting(sent, frame)
+                else:
+                    self._on_login(sent, frame)
                 continue
             correlation_id, response = decode_response(sent.request.response, sent.version, frame)
             if correlation_id != sent.correlation_id:
@@ -115,7 +128,7 @@ class ClientChannel:
         return None
 
     greeting_again: list[Any] | None = None
-    """Bytes to send because the server did not know the greeting's version."""
+    """Bytes to send because the server did not know the greeting's version, or because the login goes on."""
 
     def _on_greeting(self, sent: Sent, frame: memoryview) -> None:
         if len(frame) < 6:
@@ -131,6 +144,24 @@ class ClientChannel:
         if response.error_code:
             raise ProtocolError(f"the server refused to say what it speaks: {ErrorCode.of(response.error_code).name}")
         self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        if self._login is not None:
+            self.greeting_again = self.send(None, self._login.begin(self.api_versions))
+
+    def _on_login(self, sent: Sent, frame: memoryview) -> None:
+        assert self._login is not None, "only a login asks these things"
+        _, response = decode_response(sent.request.response, sent.version, frame)
+        found = self._login.heed(response)
+        if isinstance(found, Salting):
+            self.salting = found
+        elif found is None:
+            self._login = None
+        else:
+            self.greeting_again = self.send(None, found)
+
+    def salted(self, result: bytes) -> list[Any]:
+        """The bytes to send, now that what the login needs is computed."""
+        assert self._login is not None, "only a login computes"
+        return self.send(None, self._login.go_on(result))
 
 
 def _common_version(refusal: memoryview, refused: int) -> int:

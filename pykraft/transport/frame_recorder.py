@@ -2,7 +2,8 @@
 
 A recorder belongs to the connections of one node. It keeps each request as it came and each response as it left, with
 their sizes in front, in pairs: a connection has one request in hand at a time, so the next response on it is the
-answer. A request that closes its connection is kept, too; it has no response.
+answer. A request that closes its connection is kept, too; it has no response. What has a password in it is not kept
+(`protocol.hiding`).
 
 Memory is bounded: a frame keeps its first `MOST_FRAME_BYTES`, and of all exchanges the newest stay, with at most
 `MOST_BYTES` of frames and `MOST_EXCHANGES` in number.
@@ -20,6 +21,7 @@ from typing import Any
 from pykraft.protocol.api import requests
 from pykraft.protocol.field_tree import FieldNode, FrameTree, read_request_tree, read_tree
 from pykraft.protocol.header import SIZE
+from pykraft.protocol.hiding import has_secret
 from pykraft.protocol.schema import Request
 
 MOST_FRAME_BYTES = 64 * 1024
@@ -137,6 +139,9 @@ class FrameRecorder:
 
     def took(self, connection_id: str, listener: str, frame: memoryview) -> None:
         """A connection took a request out of its buffer; it may be one that cannot be decoded."""
+        if has_secret(frame):
+            self._in_hand.pop(connection_id, None)
+            return
         exchange = Exchange(self._node_id, connection_id, listener, self._clock(), frame)
         if exchange.is_of_a_node and not self._of_nodes:
             return

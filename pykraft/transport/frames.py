@@ -30,7 +30,7 @@ _TRUSTED_BYTES = 1 << 20
 class FrameReader:
     """The receiving half of a connection."""
 
-    __slots__ = ("_buffer", "_max_frame_bytes", "_may_be_large", "_unasked_bytes", "end", "start")
+    __slots__ = ("_asked_above", "_buffer", "_max_frame_bytes", "_may_be_large", "_unasked_bytes", "end", "start")
 
     def __init__(
         self,
@@ -39,12 +39,18 @@ class FrameReader:
         may_be_large: Callable[[bytes], bool] | None = None,
     ) -> None:
         """`may_be_large` says of a frame's first four bytes whether it may have more than `unasked_bytes`."""
-        self._max_frame_bytes = max_frame_bytes
-        self._unasked_bytes = max_frame_bytes if unasked_bytes is None else min(max_frame_bytes, unasked_bytes)
+        self._asked_above = unasked_bytes
+        self.limit(max_frame_bytes)
         self._may_be_large = may_be_large
         self._buffer = bytearray(_INITIAL_BYTES)
         self.start = 0  # of what has not been given out yet
         self.end = 0  # of what was received
+
+    def limit(self, max_frame_bytes: int) -> None:
+        """From now on a frame may have this many bytes."""
+        asked_above = self._asked_above
+        self._max_frame_bytes = max_frame_bytes
+        self._unasked_bytes = max_frame_bytes if asked_above is None else min(max_frame_bytes, asked_above)
 
     def space(self) -> memoryview:
         """Where the next bytes of the stream belong; never empty. ProtocolError if the frame that they are of has an

@@ -8,6 +8,9 @@ then requests go out in order and are answered in order. What can go wrong has t
 * TIMED_OUT: no answer came in time. The connection is given up with it, since it is not known which answer would come
   next; the receiver may still carry out what it was sent.
 
+Where a login is needed (`login_of`), it comes first. If it fails, the connection is closed, `refused_logins` says why,
+and the next attempt waits like any other.
+
 A response may tell its client that it is throttled (KIP-219). A client sends nothing to that node until the time is
 over, on whatever channel. Nodes take no notice of it: among themselves Kafka's brokers are not throttled.
 
@@ -26,6 +29,7 @@ Follows org.apache.kafka.clients.{NetworkClient,ClusterConnectionStates,InFlight
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -33,13 +37,18 @@ from pykraft.common.core import Failure, Outbound
 from pykraft.common.errors import ProtocolError
 from pykraft.common.timer import Backoff, Timer, TimerTask
 from pykraft.common.types import Endpoint, Node
+from pykraft.security.login import SaslLogin
+from pykraft.security.mechanism import Salting
+from pykraft.security.scram import compute
 from pykraft.transport.client_channel import ClientChannel, Meant, MisroutedError, UnsupportedVersion, wants_answer
+from pykraft.transport.client_login import LoginExchange, LoginFailed
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 1000
 CONNECT_TIMEOUT_MS = 10_000
 MAX_IDLE_MS = 540_000
 """`connections.max.idle.ms` of Kafka's clients: nine minutes, one less than a broker's."""
+_MOST_SALTED = 100
 FAILURES_REMEMBERED_MS = 10 * RECONNECT_BACKOFF_MAX_MS
 """After the pause before the next attempt. A sender that comes back later than that is in no hurry."""
 
@@ -76,9 +85,11 @@ class _Waiting:
 class Peer:
     """One connection, and what waits for it."""
 
-    def __init__(self, peers: "Peers", endpoint: Endpoint) -> None:
+    def __init__(self, peers: "Peers", endpoint: Endpoint, is_to_controller: bool = False) -> None:
         self._peers = peers
         self.endpoint = endpoint
+        self.is_to_controller = is_to_controller
+        """The listener there is that of the controllers."""
         self.channel = ClientChannel(peers.client_id)
         self._node: Node | None = None
         """Which node this address is that of, as the latest request has it."""
@@ -120,7 +131,7 @@ class Peer:
             self.closed(now)
 
     def _connect(self, now: int) -> None:
-        self.channel = ClientChannel(self._peers.client_id)
+        self.channel = ClientChannel(self._peers.client_id, self._peers.begin_login(self.is_to_controller))
         self._connect_task = self._peers.timer.at(
             now + CONNECT_TIMEOUT_MS, lambda then: self.closed(then, Failure.TIMED_OUT)
         )
@@ -175,6 +186,10 @@ class Peer:
             except (ProtocolError, struct.error):
                 self.closed(now)
                 return
+            except (LoginFailed, UnsupportedVersion) as failure:
+                self._peers.note_refused_login(self.endpoint, str(failure))
+                self.closed(now)
+                return
             except Exception as error:
                 self._peers.note_error(error)
                 self.closed(now)
@@ -182,8 +197,12 @@ class Peer:
             if channel.greeting_again is not None:
                 parts, channel.greeting_again = channel.greeting_again, None
                 self._send_greeting(parts, now)
+            if channel.salting is not None:
+                work, channel.salting = channel.salting, None
+                self._peers.salt(work, partial(self._on_salted, channel))
             if channel.is_ready and self._connect_task is not None:
                 self._attempts = 0
+                self._peers.refused_logins.pop(self.endpoint, None)
                 self._connect_task.cancel()
                 self._connect_task = None
             if answer is None:
@@ -195,6 +214,11 @@ class Peer:
             self._peers.done(waiting, response)
             self._peers.dispatch()  # now: what the response holds is a view of the connection's buffer
         self._advance(now)
+
+    def _on_salted(self, channel: ClientChannel, result: bytes) -> None:
+        """What a login needs is computed; the connection may be closed by then."""
+        if channel is self.channel and self._wire is not None:
+            self._send_greeting(channel.salted(result), self._peers.now)
 
     def closed(self, now: int, failure: Failure = Failure.DISCONNECTED) -> None:
         """The connection is over: all that is under way fails."""
@@ -235,6 +259,17 @@ class Peers:
         self.backoff = Backoff(random, RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS)
         self.timer = Timer()
         self.now = 0
+        self.nonces = random
+        """Draws what no server must foresee."""
+        self.login_of: Callable[[bool], SaslLogin | None] = lambda is_to_controller: None
+        """What is logged in with, to controllers and to others; None: nothing."""
+        self.compute: Callable[[Salting, Callable[[bytes], None]], None] = lambda work, then: then(compute(work))
+        """Does milliseconds of work for a login; a node has it done elsewhere."""
+        self.refused_logins: dict[Endpoint, str] = {}
+        """Why an address has not let this client in, for those that have not done so since."""
+        self.on_refused_login: Callable[[Endpoint, str], None] = lambda endpoint, reason: None
+        self._salted: dict[Salting, bytes] = {}
+        """What was computed lately: all connections to a cluster need the same."""
         self._peers: dict[tuple[str, Endpoint], Peer] = {}
         self._is_of_node = is_of_node
         self._held_until: dict[Endpoint, int] = {}
@@ -257,7 +292,7 @@ class Peers:
         """Put a request on its way; ``outbound.on_response`` is called from `dispatch`."""
         key = (outbound.channel, outbound.destination.endpoint)
         if key not in self._peers:
-            self._peers[key] = Peer(self, key[1])
+            self._peers[key] = Peer(self, key[1], outbound.is_to_controller)
         self._peers[key].send(outbound, now)
 
     def poll(self, now: int) -> int:
@@ -268,6 +303,31 @@ class Peers:
             self._sweep(now)
         return self.timer.deadline
 
+    def begin_login(self, is_to_controller: bool) -> LoginExchange | None:
+        """The login of a new connection, if it needs one."""
+        login = self.login_of(is_to_controller)
+        return None if login is None else LoginExchange(login, self.nonces)
+
+    def salt(self, work: Salting, then: Callable[[bytes], None]) -> None:
+        """Compute this, once, and go on."""
+        known = self._salted.get(work)
+        if known is not None:
+            then(known)
+            return
+
+        def keep(result: bytes) -> None:
+            if len(self._salted) >= _MOST_SALTED:
+                self._salted.clear()
+            self._salted[work] = result
+            then(result)
+
+        self.compute(work, keep)
+
+    def note_refused_login(self, endpoint: Endpoint, reason: str) -> None:
+        """This address does not let this client in."""
+        self.refused_logins[endpoint] = reason
+        self.on_refused_login(endpoint, reason)
+
     def _sweep(self, now: int) -> None:
         """Forget the peers that are not needed any more. A node polls often enough for that, so there is no timer."""
         self._sweep_at = now + FAILURES_REMEMBERED_MS
@@ -275,6 +335,8 @@ class Peers:
             if peer.is_forgettable(now):
                 peer.close()
                 del self._peers[key]
+        connected = {endpoint for _, endpoint in self._peers}
+        self.refused_logins = {each: why for each, why in self.refused_logins.items() if each in connected}
         self._held_until = {endpoint: until for endpoint, until in self._held_until.items() if now < until}
 
     def heed(self, endpoint: Endpoint, response: Any, now: int) -> None:

@@ -37,6 +37,7 @@ from pykraft.protocol.messages.cluster import ANY_NODE, ApiVersionsRequest, ApiV
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.primitives import TooManyElementsError
 from pykraft.protocol.schema import Request, Response
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
 from pykraft.transport.frames import FrameReader
 
@@ -90,6 +91,9 @@ class ChannelState(Enum):
 class ServerChannel:
     """One accepted connection."""
 
+    authentication_ms = 0
+    """The client has this long to prove who it is; 0: it need not, or for ever."""
+
     def __init__(
         self,
         connection_id: str,
@@ -97,7 +101,11 @@ class ServerChannel:
         kind: ListenerKind,
         client_address: str,
         max_request_bytes: int,
+        protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
     ) -> None:
+        self.protocol = protocol
+        self.principal = ANONYMOUS
+        """Who the client is: what its security protocol has found."""
         self.connection_id = connection_id
         self.listener = listener
         self.kind = kind
@@ -111,6 +119,11 @@ class ServerChannel:
         self.wants_bytes = True
         """Nothing but the rest of the next request is missing: bytes may be read."""
 
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client has proved who it is, or need not."""
+        return True
+
     def _may_be_large(self, head: bytes) -> bool:
         found = self._formats.get(head)
         return found is not None and found.request in _LARGE
@@ -121,7 +134,7 @@ class ServerChannel:
             return ChannelState.MUTED
         return ChannelState.MUTED_AND_THROTTLED if self._is_throttled else ChannelState.NOT_MUTED
 
-    def next_request(self, recorder: FrameRecorder | None = None) -> InboundRequest | Response | None:
+    def next_request(self, recorder: FrameRecorder | None = None) -> InboundRequest | Response | bytes | None:
         """The next request; None if there is none, if it has to wait for the one before it, or if it is read in steps.
 
         A request that the channel itself refuses comes out as the response to it (send it with `refuse`).
@@ -139,7 +152,7 @@ class ServerChannel:
         context, message = self._read(frame)
         self._in_hand = context
         if isinstance(message, ErrorCode):
-            return _refusal(self.kind, message)
+            return refusal_of_versions(self.kind, message)
         return None if message is None else InboundRequest(context, message)
 
     def _read(self, frame: memoryview) -> tuple[RequestContext, Request | ErrorCode | None]:
@@ -151,7 +164,7 @@ class ServerChannel:
             self.connection_id,
             self.listener,
             self.kind,
-            ANONYMOUS,
+            self.principal,
             header.client_id,
             self._client_address,
             header.api_key,
@@ -181,8 +194,9 @@ class ServerChannel:
         """The steps are taken, or nothing wants the request any more."""
         self.reading = None
 
-    def refuse(self, response: Response) -> list[Any]:
+    def refuse(self, response: Response | bytes) -> list[Any]:
         """The bytes of a refusal that `next_request` returned."""
+        assert isinstance(response, Response), "only a channel that authenticates answers with bytes"
         context = self._in_hand
         assert context is not None, f"{self.connection_id} has nothing in hand"
         self.done(context)
@@ -207,7 +221,7 @@ def _read_in_steps(
     return InboundRequest(context, message)
 
 
-def _refusal(kind: ListenerKind, error: ErrorCode) -> Response:
+def refusal_of_versions(kind: ListenerKind, error: ErrorCode) -> Response:
     """An ApiVersions answer that says what went wrong; after a version that is not known, also what this API speaks."""
     known = [
         ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)

@@ -86,17 +86,19 @@ from typing import Any, NamedTuple, Protocol
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.time_slice import TimeSlice, take_steps
-from pykraft.common.timer import Timer
 from pykraft.protocol.header import SIZE, response_frame
+from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import FetchSnapshotResponse
 from pykraft.protocol.schema import Response
+from pykraft.protocol.security_protocol import SecurityProtocol
+from pykraft.transport.authentication import Authentication, AuthenticationFailed, SaslServerChannel
 from pykraft.transport.byte_stream import ByteStream
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
 
-MAX_BURST_REQUESTS = 8
 MAX_BURST_MS = 2
 """After this time no further request joins a burst."""
 MAX_HELD_BYTES = 64 * 1024
@@ -169,28 +171,6 @@ class QueuedRequest:
     """The answer does, and may hold regions of files."""
 
 
-class Pace:
-    """How the connections of a thread share its time, and for how long a throttled client waits."""
-
-    def __init__(
-        self,
-        timer: Timer,
-        clock: Callable[[], int],
-        time_slice: TimeSlice | None = None,
-        burst_requests: Callable[[], int] = lambda: MAX_BURST_REQUESTS,
-    ) -> None:
-        """`burst_requests` says how many requests the burst that begins now may have."""
-        self.timer = timer
-        self.clock = clock
-        self.time_slice = time_slice
-        """For how long large requests are read in a turn; None: until they are read."""
-        self.burst_requests = burst_requests
-
-    def pause(self, milliseconds: int, then: Callable[[int], None]) -> None:
-        """Call back when this time is over."""
-        self.timer.at(self.clock() + milliseconds, then)
-
-
 class RequestChannel:
     """The bounded queue between the connections and the node."""
 
@@ -199,6 +179,8 @@ class RequestChannel:
         self.metrics = metrics
         self.recorder: FrameRecorder | None = None
         """None: no frame is kept."""
+        self.authentications: Mapping[str, Authentication] = {}
+        """How clients prove who they are, by the names of the listeners on which they must."""
         self.on_error: Callable[[Exception], None] | None = None
         """Hears of an error that nothing expected, and that ends a connection; None: it is raised."""
         self.large: dict[ServerConnection, None] = {}
@@ -209,6 +191,15 @@ class RequestChannel:
         """The requests, the one that has waited longest first."""
         self.starved: dict[ServerConnection, None] = {}
         """Connections that found no room, in the order in which they did."""
+
+    def channel(
+        self, connection_id: str, listener: str, kind: ListenerKind, address: str, most_bytes: int, by: SecurityProtocol
+    ) -> ServerChannel:
+        """The channel of a connection that was accepted on this listener."""
+        if by.has_sasl:
+            how = self.authentications[listener]
+            return SaslServerChannel(connection_id, listener, kind, address, most_bytes, by, how)
+        return ServerChannel(connection_id, listener, kind, address, most_bytes, by)
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -296,6 +287,9 @@ class ServerConnection:
         """How many requests the burst may have from here on, and until when; 0 before its second request."""
         self._is_ending = False
         """It closes when its output has left."""
+        limit_ms = channel.authentication_ms
+        self._proof_is_due = requests.pace.pause(limit_ms, self._check_proof) if limit_ms else None
+        """When the client must have proved who it is, if it must."""
 
     @property
     def is_busy(self) -> bool:
@@ -327,8 +321,8 @@ class ServerConnection:
                 stream.watch()
         except (OSError, EOFError):
             self.close()
-        except (ProtocolError, MemoryError):
-            self.end()
+        except (ProtocolError, MemoryError) as error:
+            self._end_after(error)
         except Exception as error:
             requests.note_error(error)
             self.end()
@@ -507,8 +501,8 @@ class ServerConnection:
         except (OSError, EOFError):
             self.close()
             return None
-        except (ProtocolError, MemoryError):
-            self.end()
+        except (ProtocolError, MemoryError) as error:
+            self._end_after(error)
             return None
         except Exception as error:
             requests.note_error(error)
@@ -549,6 +543,25 @@ class ServerConnection:
         self.channel.unthrottle()
         self.go_on()
 
+    def _end_after(self, error: Exception) -> None:
+        """End it for what the client has sent. A failed authentication is answered, and ends it, after a while."""
+        if not isinstance(error, AuthenticationFailed):
+            self.end()
+            return
+        if self._held:
+            self._flush()
+
+        def end(now: int) -> None:
+            self._held += error.parts
+            self.end()
+
+        self._requests.pace.pause(error.delay_ms, end)
+
+    def _check_proof(self, now: int) -> None:
+        """The time in which the client must prove who it is, is over."""
+        if not self.channel.is_authenticated:
+            self.close()
+
     def end(self) -> None:
         """Close it after the answers that are held, if there are any."""
         if self._held and self.is_open:
@@ -561,6 +574,8 @@ class ServerConnection:
         """Close the stream, and abandon what the client will not read any more."""
         if self.is_open:
             self.is_open = False
+            if self._proof_is_due is not None:
+                self._proof_is_due.cancel()
             if self._requests.recorder is not None:  # before the client can know
                 self._requests.recorder.closed(self.channel.connection_id)
             self.stream.close(reset)

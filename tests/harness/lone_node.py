@@ -103,7 +103,7 @@ class LoneNode:
             time_slice=self.time_slice,
             fault_handler=FaultHandler if survives_faults else StrictFaultHandler,
         )
-        self.node.bind(PORTS)
+        self.node.bind({each.name: each.bind.port for each in config.listeners})
         try:
             self.node.start(self.now)
             self.run(200)

@@ -48,6 +48,7 @@ WHAT_KIO_CAN_HOLD = {
     "transaction_start_time_ms": st.integers(0, 253_402_300_799_999),
     "log_append_time_ms": TIMES,  # a datetime or None, while Kafka has any int64
     "retention_time_ms": TIMES,  # a timedelta, which is exact to the millisecond for some centuries
+    "session_lifetime_ms": TIMES,
 }
 
 OUR_NAMES = {

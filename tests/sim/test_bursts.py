@@ -16,7 +16,7 @@ from pykraft.sim.trouble.knobs import SLICE_SEEDS, Knobs, calm, draw
 from pykraft.sim.world.hosts import SimulatedNode, SimulatedStream
 from pykraft.sim.world.slices import SeededBursts
 from pykraft.simulation import Simulation
-from pykraft.transport.server_connection import MAX_BURST_REQUESTS
+from pykraft.transport.pace import MAX_BURST_REQUESTS
 from tests.unit.transport.test_server_connection import correlation_ids
 
 SEED = 901

@@ -25,18 +25,19 @@ CORES = {
     "common": "",
     "protocol": "common",
     "records": "common",
-    "transport": "common protocol",
+    "security": "common",
+    "transport": "common protocol security",
     "storage": "common records",
     "raft": "common protocol records storage",
     "metadata": "common protocol records raft",
-    "controller": "common protocol raft metadata",
+    "controller": "common protocol security raft metadata",
     "coordinator": "common protocol records",
-    "broker": "common protocol records transport storage raft metadata controller coordinator",
-    "client": "common protocol records transport",
+    "broker": "common protocol records security transport storage raft metadata controller coordinator",
+    "client": "common protocol records security transport",
 }
 EDGES = {
     "sim": " ".join(CORES),
-    "network": "common protocol transport",
+    "network": "common protocol security transport",
     "runtime": " ".join(CORES) + " network",
 }
 FACADES = (

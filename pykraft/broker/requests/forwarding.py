@@ -2,9 +2,10 @@
 
 CreateTopics 2 to 7, CreatePartitions 0 to 3, DeleteTopics 1 to 6, ElectLeaders 0 to 2, AlterPartitionReassignments 0 to
 1, ListPartitionReassignments 0, UnregisterBroker 0, UnregisterController 0, DescribeQuorum 0 to 2, AddRaftVoter 0 to 1,
-RemoveRaftVoter 0, UpdateFeatures 0 to 2, AlterClientQuotas 0 to 1, and what is left of IncrementalAlterConfigs 0 to 1
-and AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so clients need not know which
-node is the controller. The controller authorizes the request, by the client's principal, which the envelope carries.
+RemoveRaftVoter 0, UpdateFeatures 0 to 2, AlterClientQuotas 0 to 1, AlterUserScramCredentials 0, and what is left of
+IncrementalAlterConfigs 0 to 1 and AlterConfigs 0 to 2 (see `config_changes`) are forwarded in an Envelope (KIP-590), so
+clients need not know which node is the controller. The controller authorizes the request, by the client's principal,
+which the envelope carries.
 
 Follows org.apache.kafka.server.ForwardingManager and kafka.server.AutoTopicCreationManager.
 """
@@ -41,6 +42,7 @@ from pykraft.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
 )
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest
 from pykraft.protocol.schema import Request, Response, encode_in_steps
 from pykraft.transport.server_channel import RequestContext
 
@@ -145,6 +147,7 @@ HANDLERS: Handlers = {
     AddRaftVoterRequest: ForwardingApis.forward,
     RemoveRaftVoterRequest: ForwardingApis.forward,
     UpdateFeaturesRequest: ForwardingApis.forward,
+    AlterUserScramCredentialsRequest: ForwardingApis.forward,
     AlterClientQuotasRequest: ForwardingApis.forward,
 }
 

@@ -6,26 +6,45 @@ voters, a broker's way to its peers. Each refusal is one sentence that names the
 Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from pykraft.broker.settings.authorizer_config import AUTHORIZER_KEYS, late_listeners
+from pykraft.broker.settings.listener_config import (
+    CONTROLLER_LISTENER_NAMES,
+    LISTENER_KEYS,
+    SECURITY_INTER_BROKER_PROTOCOL,
+    Listener,
+    inter_broker_listener,
+    protocol_of,
+    read_endpoint,
+    read_listeners,
+    read_protocols,
+)
 from pykraft.broker.settings.quota_config import QUOTA_KEYS
+from pykraft.broker.settings.sasl_config import (
+    SASL_KEYS,
+    SaslListener,
+    read_logins,
+    read_sasl_listeners,
+    sasl_names,
+)
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
 from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
 from pykraft.common.settings.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
-from pykraft.common.types import EVERYWHERE, Endpoint, Node
+from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
 from pykraft.coordinator.transaction.config import TRANSACTION_KEYS
 from pykraft.metadata.image import EMPTY_IMAGE
 from pykraft.metadata.settings import node_layers, topic_config
-from pykraft.protocol.api import ListenerKind
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.raft.config import AUTO_JOIN, RAFT_KEYS
+from pykraft.security.login import SaslLogin
 
 PROCESS_ROLES = names(
     "process.roles",
@@ -35,19 +54,6 @@ PROCESS_ROLES = names(
     required=True,
 )
 NODE_ID = integer("node.id", -1, "the number of this node in its cluster", at_least=0, required=True)
-LISTENERS = names("listeners", [], "where the node listens: NAME://host:port, ...", required=True)
-ADVERTISED_LISTENERS = names(
-    "advertised.listeners", [], "the addresses that others use for the listeners, where they differ"
-)
-CONTROLLER_LISTENER_NAMES = names(
-    "controller.listener.names", [], "which listeners are the controllers'", required=True
-)
-INTER_BROKER_LISTENER_NAME = string(
-    "inter.broker.listener.name", "", "by which listener brokers reach each other; by default the only one"
-)
-LISTENER_SECURITY_PROTOCOL_MAP = names(
-    "listener.security.protocol.map", [], "NAME:PROTOCOL, ...; PLAINTEXT is the only protocol yet"
-)
 CONTROLLER_QUORUM_VOTERS = names(
     "controller.quorum.voters", [], "the voters of a quorum that does not have them in its log: id@host:port, ..."
 )
@@ -205,11 +211,8 @@ _TOPIC_DEFAULTS: list[Key[Any]] = [
 _NODE_KEYS: list[Key[Any]] = [
     PROCESS_ROLES,
     NODE_ID,
-    LISTENERS,
-    ADVERTISED_LISTENERS,
-    CONTROLLER_LISTENER_NAMES,
-    INTER_BROKER_LISTENER_NAME,
-    LISTENER_SECURITY_PROTOCOL_MAP,
+    *LISTENER_KEYS,
+    *SASL_KEYS,
     CONTROLLER_QUORUM_VOTERS,
     CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     LOG_DIRS,
@@ -262,16 +265,6 @@ NODE_CONFIG = ConfigDef(_NODE_KEYS)
 
 
 @dataclass(frozen=True)
-class Listener:
-    """One listener: its name, its kind, the address that it is bound to, and the one that others use."""
-
-    name: str
-    kind: ListenerKind
-    bind: Endpoint
-    advertised: Endpoint
-
-
-@dataclass(frozen=True)
 class NodeConfig:
     """A node's properties, read and found to fit together."""
 
@@ -280,19 +273,26 @@ class NodeConfig:
     listeners: tuple[Listener, ...]
     inter_broker_listener: str
     controller_listener: str
+    protocols: Mapping[str, SecurityProtocol]
+    """Of the listeners, by name; the controllers' is here also if this node does not have it."""
     voters: tuple[Node, ...]
     """The static voters, as ``controller.quorum.voters`` names them: those of kraft.version 0."""
     bootstrap: tuple[Endpoint, ...]
     """Where the quorum may be found."""
     log_dir: str
     metadata_dir: str
-    properties: Mapping[str, str]
-    values: Config
+    properties: Mapping[str, str] = field(repr=False)
+    """They may have passwords in them."""
+    values: Config = field(repr=False)
     unknown: tuple[str, ...]
     """Keys in the file that no setting has: worth a warning."""
     metrics_listener: Endpoint | None = None
     late_listeners: frozenset[str] = frozenset()
     """Those that wait for the rules of access."""
+    sasl_listeners: Mapping[str, SaslListener] = field(default_factory=dict)
+    """How the clients of a listener prove who they are, where they must."""
+    logins: Mapping[bool, SaslLogin] = field(default_factory=dict)
+    """What the node logs in to others with, by whether it is to a controller."""
 
     @property
     def is_broker(self) -> bool:
@@ -301,6 +301,10 @@ class NodeConfig:
     @property
     def is_controller(self) -> bool:
         return "controller" in self.roles
+
+    def outgoing_listener(self, is_to_controller: bool) -> str:
+        """Which listener of the others this node connects to: what holds for it holds for the connection."""
+        return self.controller_listener if is_to_controller else self.inter_broker_listener
 
     def topic_config(self, overrides: Mapping[str, str]) -> Config:
         """The settings of a topic while nothing is changed dynamically: its own, else those of this node's file."""
@@ -325,27 +329,26 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     check_consumer_group_keys(values)
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)
-    listeners = _listeners(values)
+    protocols = read_protocols(values)
+    listeners = read_listeners(values, protocols)
     by_name = {listener.name: listener for listener in listeners}
-    of_listeners = check_listener_keys(by_name, properties)
-    controller_names = values[CONTROLLER_LISTENER_NAMES]
+    controller_names = [name.upper() for name in values[CONTROLLER_LISTENER_NAMES]]
+    for name in controller_names:  # a broker alone has no such listener, and connects to it
+        protocol_of(name, protocols)
+    of_listeners = check_listener_keys(by_name, properties) | sasl_names((*by_name, *controller_names))
     controller_listener = controller_names[0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
     servers = values[CONTROLLER_QUORUM_BOOTSTRAP_SERVERS]
-    bootstrap = [_endpoint(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS, text) for text in servers]
+    bootstrap = [read_endpoint(CONTROLLER_QUORUM_BOOTSTRAP_SERVERS, text) for text in servers]
     if not voters and not bootstrap:
         raise ConfigError("controller.quorum.voters is not set, but must be: id@host:port of each controller")
     if "controller" in roles:
         _check_controller(values, by_name, controller_listener, voters)
-    elif values[AUTO_JOIN]:
-        raise ConfigError(
-            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
-            "process.roles the role 'controller'"
-        )
     else:
-        _check_broker_alone(values[NODE_ID], by_name, controller_listener, voters)
-    inter_broker = _inter_broker_listener(values, listeners) if "broker" in roles else ""
+        _check_broker_alone(values, by_name, controller_listener, voters)
+    is_protocol_set = SECURITY_INTER_BROKER_PROTOCOL.name in properties
+    inter_broker = inter_broker_listener(values, listeners, is_protocol_set) if "broker" in roles else ""
     if len(directories) != 1:
         raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
     cordoned = values[CORDONED_LOG_DIRS]
@@ -356,6 +359,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         listeners=tuple(listeners),
         inter_broker_listener=inter_broker,
         controller_listener=controller_listener,
+        protocols=protocols,
         voters=voters,
         bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
         log_dir=_folder(directories[0]),
@@ -365,6 +369,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
         late_listeners=late_listeners(values, properties, by_name, controller_names),
+        sasl_listeners=read_sasl_listeners(listeners, properties),
+        logins=read_logins({False: inter_broker, True: controller_listener}, protocols, properties, values),
     )
 
 
@@ -391,51 +397,6 @@ def _check_waits(values: Config) -> None:
             )
 
 
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-
-def _listeners(values: Config) -> list[Listener]:
-    said_of_protocols, said_to_others = values[LISTENER_SECURITY_PROTOCOL_MAP], values[ADVERTISED_LISTENERS]
-    protocols = dict(_pair(LISTENER_SECURITY_PROTOCOL_MAP, text) for text in said_of_protocols)
-    advertised = _endpoints(ADVERTISED_LISTENERS, said_to_others)
-    controllers = values[CONTROLLER_LISTENER_NAMES]
-    if not protocols:  # then a listener for controllers needs no entry, as in Kafka
-        protocols = {**dict.fromkeys(controllers, "PLAINTEXT"), **{name: name for name in _PROTOCOLS}}
-    found = []
-    said_of_listeners = values[LISTENERS]
-    for name, bind in _endpoints(LISTENERS, said_of_listeners).items():
-        protocol = protocols.get(name, "PLAINTEXT" if name == "PLAINTEXT" else None)
-        if protocol is None:
-            raise ConfigError(f"listener.security.protocol.map has no entry for listener {name}: add {name}:PLAINTEXT")
-        if protocol != "PLAINTEXT":
-            raise ConfigError(f"listener {name} has protocol {protocol}, but must have PLAINTEXT: others are not built")
-        kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
-        address = advertised.get(name, bind)
-        if kind is ListenerKind.BROKER and address.host in EVERYWHERE:
-            raise ConfigError(
-                f"clients would connect to {str(address)!r}: advertised.listeners must say which address of "
-                f"this machine they can reach, {name}://host:{address.port}"
-            )
-        found.append(Listener(name, kind, bind, address))
-    unknown = sorted(set(advertised) - {listener.name for listener in found})
-    if unknown:
-        raise ConfigError(f"advertised.listeners names {unknown[0]}, which listeners does not")
-    _check_ports(found)
-    return found
-
-
-def _check_ports(listeners: Sequence[Listener]) -> None:
-    """Two listeners may share a port only if one has an address of IPv4 and the other one of IPv6, as in Kafka."""
-    for index, listener in enumerate(listeners):
-        for other in listeners[:index]:
-            is_mixed = (":" in listener.bind.host) != (":" in other.bind.host)
-            if listener.bind.port == other.bind.port != 0 and not is_mixed:
-                raise ConfigError(
-                    f"listeners has {other.name} and {listener.name} at port {listener.bind.port}, but each must have "
-                    "a port of its own"
-                )
-
-
 def _check_controller(
     values: Config, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
 ) -> None:
@@ -450,64 +411,29 @@ def _check_controller(
 
 
 def _check_broker_alone(
-    node_id: int, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
+    values: Config, by_name: Mapping[str, Listener], controller_listener: str, voters: tuple[Node, ...]
 ) -> None:
+    if values[AUTO_JOIN]:
+        raise ConfigError(
+            f"{AUTO_JOIN.name} is true, but only a controller joins the voters: leave it out, or give "
+            "process.roles the role 'controller'"
+        )
+    node_id = values[NODE_ID]
     if node_id in {voter.id for voter in voters}:
         raise ConfigError(f"node.id is {node_id}, as of a voter, but a node that is no controller cannot vote")
     if controller_listener in by_name:
         raise ConfigError(f"listeners has {controller_listener}, but a node that is no controller has no such listener")
 
 
-def _inter_broker_listener(values: Config, listeners: list[Listener]) -> str:
-    names_of_brokers = [listener.name for listener in listeners if listener.kind is ListenerKind.BROKER]
-    if not names_of_brokers:
-        raise ConfigError("listeners names no listener for clients: a broker needs one that is not the controllers'")
-    chosen = values[INTER_BROKER_LISTENER_NAME] or (
-        "PLAINTEXT" if "PLAINTEXT" in names_of_brokers else names_of_brokers[0]
-    )
-    if chosen not in names_of_brokers:
-        raise ConfigError(
-            f"inter.broker.listener.name is {chosen!r}, but must be one of: " + ", ".join(names_of_brokers)
-        )
-    return chosen
-
-
-def _pair(key: Key[Any], text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name or not value:
-        raise ConfigError(f"{key.name} has {text!r}, but must have NAME:PROTOCOL, ...")
-    return name.strip().upper(), value.strip().upper()
-
-
-def _endpoints(key: Key[Any], texts: Sequence[str]) -> dict[str, Endpoint]:
-    """By the names of the listeners."""
-    found: dict[str, Endpoint] = {}
-    for text in texts:
-        name, separator, address = text.partition("://")
-        if not separator or not name:
-            raise ConfigError(f"{key.name} has {text!r}, but must have NAME://host:port, ...")
-        if name.upper() in found:
-            raise ConfigError(f"{key.name} has {name.upper()} twice, but each listener must have a name of its own")
-        found[name.upper()] = _endpoint(key, address)
-    return found
-
-
-def _endpoint(key: Key[Any], text: str) -> Endpoint:
-    try:
-        return Endpoint.parse(text)
-    except ValueError as error:
-        raise ConfigError(f"{key.name}: {error}") from None
-
-
 def _metrics_listener(text: str) -> Endpoint | None:
     if not text:
         return None
-    return _endpoint(METRICS_LISTENER, f"127.0.0.1:{text}" if text.isdecimal() else text)
+    return read_endpoint(METRICS_LISTENER, f"127.0.0.1:{text}" if text.isdecimal() else text)
 
 
 def _voter(text: str) -> Node:
     number, at, address = text.partition("@")
     if not at:
         raise ConfigError(f"controller.quorum.voters has {text!r}, but must have id@host:port, ...")
-    endpoint = _endpoint(CONTROLLER_QUORUM_VOTERS, address)
+    endpoint = read_endpoint(CONTROLLER_QUORUM_VOTERS, address)
     return Node(NODE_ID.read(number, "the id of one of controller.quorum.voters"), endpoint.host, endpoint.port)

@@ -13,6 +13,7 @@ Follows org.apache.kafka.network.SocketServerConfigs.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pykraft.broker.settings.listener_config import listener_prefix
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, Config, Key, integer, string
 
@@ -80,21 +81,17 @@ OF_LISTENERS = (MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE)
 
 def value_of_listener(key: Key[int], listener: str, properties: Mapping[str, str], values: Config) -> int:
     """What holds for one listener: its own setting, else that of all."""
-    name = _of_listener(key, listener)
+    name = listener_prefix(listener) + key.name
     return key.read(properties[name], name) if name in properties else values[key]
 
 
 def check_listener_keys(listeners: Iterable[str], properties: Mapping[str, str]) -> set[str]:
     """The names of the settings that these listeners may have for themselves; ConfigError if one has no such value."""
-    named = {_of_listener(key, listener): key for listener in listeners for key in OF_LISTENERS}
+    named = {listener_prefix(listener) + key.name: key for listener in listeners for key in OF_LISTENERS}
     for name, key in named.items():
         if name in properties:
             key.read(properties[name], name)
     return set(named)
-
-
-def _of_listener(key: Key[Any], listener: str) -> str:
-    return f"listener.name.{listener.lower()}.{key.name}"
 
 
 def check_socket_keys(values: Config) -> None:

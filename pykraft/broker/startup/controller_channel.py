@@ -78,4 +78,6 @@ class ControllerChannel:
 
         timeout_ms = max(1, asked.deadline - now)
         # It is held here, where it is seen who leads by then, and not before a node that may be dead.
-        return Outbound(self._name, node, asked.request, on_response, timeout_ms, waits_for_connection=False)
+        return Outbound(
+            self._name, node, asked.request, on_response, timeout_ms, is_to_controller=True, waits_for_connection=False
+        )

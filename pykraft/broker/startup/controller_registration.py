@@ -26,11 +26,11 @@ from pykraft.protocol.messages.brokers import (
     SecuredEndpoint,
     SupportedFeature,
 )
+from pykraft.protocol.security_protocol import SecurityProtocol
 
 RETRY_BACKOFF_MS = 100
 COMMIT_PATIENCE_MS = 1000
 """How long a registration that was acknowledged may take to come into this node's own image."""
-_PLAINTEXT = 0
 
 
 class ControllerRegistration:
@@ -42,7 +42,7 @@ class ControllerRegistration:
         controller_id: int,
         incarnation_id: Uuid,
         features: Mapping[str, FeatureRange],
-        endpoints: Callable[[], Mapping[str, Endpoint]],
+        endpoints: Callable[[], Mapping[str, tuple[Endpoint, SecurityProtocol]]],
         image: Callable[[], MetadataImage],
         channel: ControllerChannel,
         trace: Tracer,
@@ -82,8 +82,8 @@ class ControllerRegistration:
             controller_id=self._controller_id,
             incarnation_id=self._incarnation_id,
             listeners=[
-                SecuredEndpoint(name=name, host=endpoint.host, port=endpoint.port, security_protocol=_PLAINTEXT)
-                for name, endpoint in sorted(self._endpoints().items())
+                SecuredEndpoint(name=name, host=endpoint.host, port=endpoint.port, security_protocol=protocol)
+                for name, (endpoint, protocol) in sorted(self._endpoints().items())
             ],
             features=[
                 SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)

@@ -31,10 +31,10 @@ from pykraft.protocol.messages.brokers import (
     SecuredEndpoint,
     SupportedFeature,
 )
+from pykraft.protocol.security_protocol import SecurityProtocol
 
 REGISTRATION_BACKOFF_MS = 100
 NO_EPOCH = -1
-PLAINTEXT = 0
 FEATURES_NOT_SERVED = (
     "the cluster runs a feature that this node does not have, as Apache Kafka's do by default with share.version and "
     "streams.version: lower it with kafka-features.sh, or format the cluster with --feature share.version=0 --feature "
@@ -110,7 +110,7 @@ class BrokerLifecycle:
         """Whether the controller has the directories, and only the record is still on its way."""
         self._trace = trace
         self.room = Room("lifecycle")
-        self._endpoints: Sequence[tuple[str, Endpoint]] = ()
+        self._endpoints: Sequence[tuple[str, Endpoint, SecurityProtocol]] = ()
         self.state = LifecycleState.NOT_RUNNING
         self.epoch = NO_EPOCH
         self.is_fenced = True
@@ -119,7 +119,7 @@ class BrokerLifecycle:
         self._is_caught_up = False
         self._refusal = ErrorCode.NONE
 
-    def start(self, endpoints: Sequence[tuple[str, Endpoint]], now: int) -> None:
+    def start(self, endpoints: Sequence[tuple[str, Endpoint, SecurityProtocol]], now: int) -> None:
         """Register with these listeners, which must be open already. It is before the first turn, which visits all
         rooms."""
         self._become(LifecycleState.STARTING)
@@ -165,8 +165,8 @@ class BrokerLifecycle:
             cluster_id=self._cluster_id,
             incarnation_id=self._incarnation_id,
             listeners=[
-                SecuredEndpoint(name=name, host=endpoint.host, port=endpoint.port, security_protocol=PLAINTEXT)
-                for name, endpoint in self._endpoints
+                SecuredEndpoint(name=name, host=endpoint.host, port=endpoint.port, security_protocol=protocol)
+                for name, endpoint, protocol in self._endpoints
             ],
             features=[
                 SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)

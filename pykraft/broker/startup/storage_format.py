@@ -21,14 +21,15 @@ Follows kafka.tools.StorageTool and org.apache.kafka.metadata.storage.Formatter.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from pykraft.broker.settings.config import NODE_ID, NodeConfig
 from pykraft.common.errors import ConfigError
 from pykraft.common.types import METADATA_TOPIC, Endpoint, ReplicaKey, Uuid
 from pykraft.controller.features import KRAFT_VERSION, NEW_CLUSTER, level_records
-from pykraft.protocol.messages.records import encode_metadata_record
+from pykraft.controller.result import VersionedRecord
+from pykraft.protocol.messages.records import MetadataRecord, encode_metadata_record
 from pykraft.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     encode_snapshot,
@@ -106,11 +107,12 @@ def format_directories(
     voters: VoterSet | None = None,
     leaves_formatted: bool = False,
     levels: Mapping[str, int] = NEW_CLUSTER,
+    first_records: Sequence[MetadataRecord] = (),
 ) -> list[str]:
-    """Make the node's directories; returns those that were made. `levels` are those of the cluster's features. The
-    quorum begins with these `voters`, or with `first_voters`; with none of them at kraft.version 0.
-    AlreadyFormattedError if a directory is a node's already, unless such are to be left as they are; ConfigError if it
-    is another node's then."""
+    """Make the node's directories; returns those that were made. `levels` are those of the cluster's features, which
+    begins with the `first_records` besides. The quorum begins with these `voters`, or with `first_voters`; with none of
+    them at kraft.version 0. AlreadyFormattedError if a directory is a node's already, unless such are to be left as
+    they are; ConfigError if it is another node's then."""
     try:
         Uuid.parse(cluster_id)
     except ValueError as error:
@@ -135,7 +137,8 @@ def format_directories(
         is_voters = directory == config.metadata_dir and config.node_id in voters.voters and config.is_controller
         directory_id = voters.voters[config.node_id].key.directory_id if is_voters else Uuid.random(random)
         if directory == config.metadata_dir:
-            _write_first_records(filesystem, directory, levels, time_ms)
+            records = [*level_records(levels), *((record, 0) for record in first_records)]
+            _write_first_records(filesystem, directory, records, time_ms)
             if config.is_controller and voters.voters:
                 _write_first_voters(config, filesystem, voters, time_ms)
         # Last, since it says that all the rest is there.
@@ -143,8 +146,10 @@ def format_directories(
     return directories
 
 
-def _write_first_records(filesystem: FileSystem, directory: str, levels: Mapping[str, int], time_ms: int) -> None:
-    values = [encode_metadata_record(record, version) for record, version in level_records(levels)]
+def _write_first_records(
+    filesystem: FileSystem, directory: str, records: Sequence[VersionedRecord], time_ms: int
+) -> None:
+    values = [encode_metadata_record(record, version) for record, version in records]
     data = encode_snapshot(None, values, epoch=0, timestamp=time_ms, last_timestamp=0)
     write_snapshot(filesystem, f"{directory}/{BOOTSTRAP_CHECKPOINT}", data)
 

@@ -7,7 +7,7 @@ it, the strongest first. ``--alter`` takes ``--add-config key=value,...`` (a val
 Whose settings are meant is said with ``--topic NAME``, ``--group ID``, ``--broker ID`` or ``--broker-defaults``, or in
 the older way with ``--entity-type topics|groups|brokers`` and ``--entity-name NAME`` or ``--entity-default``. Without a
 name ``--describe`` shows all topics, all groups, or all brokers and their defaults. Users, client ids and addresses
-have quotas (`quota_configs`).
+have quotas (`quota_configs`), and users have SCRAM credentials (`scram_configs`).
 
 Follows kafka.admin.ConfigCommand.
 """
@@ -26,6 +26,7 @@ from pykraft.client.administration.configs import (
     ConfigSource,
     Operation,
 )
+from pykraft.commands.administration import scram_configs
 from pykraft.commands.administration.quota_configs import (
     CLIENTS,
     IPS,
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="ID", help="the settings of this consumer group")
     parser.add_argument("--broker", metavar="ID", help="the settings of this broker")
     parser.add_argument("--broker-defaults", action="store_true", help="the settings of all brokers")
-    parser.add_argument("--user", metavar="NAME", help="the quotas of this user")
+    parser.add_argument("--user", metavar="NAME", help="the quotas and credentials of this user")
     parser.add_argument("--user-defaults", action="store_true", help="the quotas of users without their own")
     parser.add_argument("--client", metavar="ID", help="the quotas of this client id")
     parser.add_argument("--client-defaults", action="store_true", help="the quotas of client ids without their own")
@@ -125,10 +126,19 @@ def _run_quotas(options: argparse.Namespace, kinds: list[str], names: list[str])
         _check_describes(options)
         with Admin(**client_settings(options)) as admin, answers(admin):
             describe_quotas(admin, kinds, names)
+            if kinds == [USERS] and DEFAULTS not in names:
+                scram_configs.describe(admin, names[0] if names else None)
         return 0
     if len(names) != len(kinds):
         raise CommandError("--alter needs a name for each kind: --entity-name NAME or --entity-default")
     added, deleted = _added_and_deleted(options)
+    if any(map(scram_configs.is_scram, (*added, *deleted))):
+        if kinds != [USERS]:
+            raise CommandError("SCRAM credentials are those of users alone: leave out the other kinds")
+        credentials = scram_configs.alterations(names[0], added, deleted)
+        with Admin(**client_settings(options)) as admin, answers(admin):
+            scram_configs.alter(admin, names[0], credentials)
+        return 0
     with Admin(**client_settings(options)) as admin, answers(admin):
         alter_quotas(admin, kinds, names, added, deleted)
     return 0
@@ -278,7 +288,8 @@ def _pairs(text: str) -> dict[str, str]:
     for pair in re.split("," + _NOT_IN_BRACKETS, text.rstrip(",")):
         parts = re.split(r"\s*=\s*" + _NOT_IN_BRACKETS, pair)
         if len(parts) != 2:
-            raise CommandError(f"--add-config has {pair!r}, but must have key=value or key=[value,value]")
+            name = parts[0].strip()  # alone: the value may be a password
+            raise CommandError(f"--add-config cannot read {name!r}: it must have key=value or key=[value,value]")
         found[parts[0].strip()] = parts[1].replace("[", "").replace("]", "").strip()
     return found
 

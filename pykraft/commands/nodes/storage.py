@@ -5,6 +5,7 @@
     storage random-uuid
     storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...]
                    [--standalone | --initial-controllers VOTERS | --no-initial-controllers]
+    storage format ... --add-scram 'SCRAM-SHA-256=[name=alice,password=secret]'
     storage version-mapping [--release-version 4.0]
     storage feature-dependencies --feature NAME=LEVEL ...
 
@@ -18,10 +19,12 @@ The last two say which levels a release has, and what a level depends on, as ``f
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 
 from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.startup.first_credentials import parse_add_scram
 from pykraft.broker.startup.storage_format import (
     AlreadyFormattedError,
     format_directories,
@@ -33,6 +36,8 @@ from pykraft.commands.common import CommandError, say
 from pykraft.commands.nodes.node_config import read_config
 from pykraft.common.types import Uuid
 from pykraft.controller.features import KRAFT_VERSION, parse_levels
+from pykraft.metadata.versions import IV_3_5_2_SCRAM, METADATA_VERSION
+from pykraft.protocol.messages.records import UserScramCredentialRecord
 from pykraft.raft.log.voters import NO_VOTERS, STATIC_VOTERS, VOTERS_IN_LOG
 from pykraft.storage.disk.checkpoint import DamagedFileError
 from pykraft.storage.disk.filesystem import OsFileSystem
@@ -68,6 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "-r", "--release-version", metavar="RELEASE", help="the levels of that release (default: those of Kafka 4.2)"
     )
+    form.add_argument(
+        "-S",
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="a SCRAM credential that the cluster begins with; may be repeated",
+    )
     form.set_defaults(storage=_format)
     commands.add_parser("random-uuid", help="print a new cluster id").set_defaults(storage=_random_uuid)
     mapping = commands.add_parser("version-mapping", help="print the levels of new clusters of a release")
@@ -101,8 +114,11 @@ def _format(options: argparse.Namespace) -> int:
         voters = parse_initial_controllers(options.initial_controllers, config.controller_listener)
     now = time.time_ns() // 1_000_000
     filesystem, leave = OsFileSystem(), options.ignore_formatted
+    credentials = _credentials(options.add_scram, levels)
     try:
-        made = format_directories(config, options.cluster_id, filesystem, Random(), now, voters, leave, levels)
+        made = format_directories(
+            config, options.cluster_id, filesystem, Random(), now, voters, leave, levels, credentials
+        )
     except AlreadyFormattedError as error:
         raise CommandError(f"{error}. --ignore-formatted leaves it as it is") from None
     except DamagedFileError as error:
@@ -110,6 +126,13 @@ def _format(options: argparse.Namespace) -> int:
     for directory in made:
         say(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")
     return 0
+
+
+def _credentials(texts: list[str], levels: Mapping[str, int]) -> list[UserScramCredentialRecord]:
+    """What --add-scram asks for."""
+    if texts and levels[METADATA_VERSION] < IV_3_5_2_SCRAM:
+        raise CommandError(f"--add-scram needs metadata.version {IV_3_5_2_SCRAM} (3.5-IV2) or a later one")
+    return parse_add_scram(texts, SystemRandom())
 
 
 def _check_quorum(options: argparse.Namespace, config: NodeConfig, level: int) -> None:

@@ -26,6 +26,8 @@ T = TypeVar("T")
 LARGEST = {"short": (1 << 15) - 1, "int": (1 << 31) - 1, "long": (1 << 63) - 1}
 """The largest number that fits into each of Kafka's widths; the smallest is one below its negative."""
 
+SECRET = "password"
+"""The kind of a key whose value is shown nowhere."""
 HOURS_TO_MS = 3_600_000
 MINUTES_TO_MS = 60_000
 
@@ -56,7 +58,8 @@ class Key(Generic[T]):
         """The value of `text`; ConfigError names what is wrong."""
         text = text.strip()
         if re.search("[\0\ud800-\udfff]", text):
-            raise ConfigError(f"{name or self.name} is {text!r}, but must be text without NUL and half characters")
+            shown = "a secret" if self.kind == SECRET else repr(text)
+            raise ConfigError(f"{name or self.name} is {shown}, but must be text without NUL and half characters")
         try:
             return self.parse(text)
         except ValueError:
@@ -84,6 +87,11 @@ def integer(
         return value
 
     return Key(name, default, parse, _range(smallest, largest), meaning, kind, tuple(synonyms), required)
+
+
+def secret(name: str, meaning: str) -> Key[str]:
+    """A key whose value is a password, or has one in it: no error shows it."""
+    return Key(name, "", str, "text", meaning, SECRET)
 
 
 def digits(text: str) -> str:

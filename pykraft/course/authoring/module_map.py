@@ -254,7 +254,7 @@ BRANCHES: tuple[Way, ...] = (
 
 ROOMS = (
     *("records", "protocol", "protocol/messages", "storage", "storage/upkeep", "storage/disk"),
-    *("transport", "network", "runtime"),
+    *("transport", "security", "network", "runtime"),
     *("broker", "broker/turns", "broker/requests", "broker/requests/data", "broker/requests/coordinators"),
     *("broker/requests/cluster", "broker/replication", "broker/coordination", "broker/startup", "broker/settings"),
     *("raft", "raft/log", "metadata", "controller", "controller/partitions"),

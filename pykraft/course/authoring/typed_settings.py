@@ -30,6 +30,7 @@ from typing import TypedDict
 '''
 _TYPES = {
     "string": "str | None",
+    "password": "str | None",
     "boolean": "bool | str | None",
     "list": "str | Sequence[str] | None",
     **dict.fromkeys(("short", "int", "long"), "int | str | None"),

@@ -289,6 +289,9 @@ class UserScramCredentialRecord(MetadataRecord, key=11):
     server_key: octets
     iterations: int32
 
+    def __repr__(self) -> str:
+        return f"UserScramCredentialRecord({self.name!r}, {self.mechanism}, {self.iterations})"
+
 
 class RemoveUserScramCredentialRecord(MetadataRecord, key=22):
     """A user's SCRAM credential is void."""

@@ -16,6 +16,7 @@ from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, U
 from pykraft.protocol.api import requests
 from pykraft.protocol.field_tree import FrameTree, field_tree, read_tree
 from pykraft.protocol.header import SIZE, RequestHeader, decode_response, request_header_version
+from pykraft.protocol.hiding import without_secrets
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.schema import Request, Struct
 from pykraft.records.batch import batches
@@ -96,7 +97,7 @@ def read_frame(flight: InFlight) -> Frame | None:
     if key not in requests:
         return None
     (correlation_id,) = _CORRELATION.unpack_from(data, 4 if is_response else 8)
-    frame = memoryview(data)[SIZE.size :]
+    frame = without_secrets(requests[key], version, is_response, memoryview(data)[SIZE.size :])
     sender, receiver = flight.link
     number, sent_us = flight.piece.number, flight.piece.sent_us
     return Frame(number, sender, receiver, requests[key], version, is_response, correlation_id, sent_us, frame)

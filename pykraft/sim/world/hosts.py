@@ -16,7 +16,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import Listener, NodeConfig
+from pykraft.broker.settings.config import NodeConfig
+from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
 from pykraft.common.core import FOREVER, RequestManager
 from pykraft.common.fault_handler import StrictFaultHandler
@@ -24,14 +25,15 @@ from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.protocol.header import SIZE
+from pykraft.security.login import SaslLogin
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.sim.world.slices import SeededBursts
+from pykraft.transport.pace import Pace
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_channel import ServerChannel
-from pykraft.transport.server_connection import Pace, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -135,10 +137,14 @@ class Machine:
 class SimulatedClient(Machine):
     """A producer, a consumer or an admin client."""
 
+    login: SaslLogin | None = None
+    """What it logs in to nodes with."""
+
     def __init__(self, name: str, core: RequestManager, scheduler: Scheduler, network: Network, random: Random) -> None:
         super().__init__(name, scheduler, network)
         self._core = core
         self._peers = Peers(self, name, random)
+        self._peers.login_of = lambda is_to_controller: self.login
         self.is_up = True
 
     def _poll(self, now: int) -> int:
@@ -161,7 +167,7 @@ class SimulatedStream:
         self._machine = machine
         self._end = end
         name = f"{machine.name}-{machine.next_connection()}"
-        channel = ServerChannel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES)
+        channel = requests.channel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
         self._frames = channel.frames
         self._connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()
@@ -348,11 +354,13 @@ class SimulatedNode(Machine):
         )
         self.node.bind({listener.name: listener.advertised.port for listener in self.config.listeners})
         self._peers = Peers(self, self.name, self._random, is_of_node=True)
+        self._peers.login_of = self.config.logins.get
         self._peers.now = self.scheduler.now
         capacity = self.config.values[QUEUED_MAX_REQUESTS]
         pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._bursts.requests)
         metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
         self._requests = RequestChannel(capacity, pace, metrics)
+        self._requests.authentications = self.node.authentications
         self.node.rooms.more_waits = lambda: len(self._requests) > 0
         self.is_up = True
         self.node.start(self.scheduler.now)

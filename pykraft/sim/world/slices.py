@@ -10,7 +10,7 @@ keep their nodes busy for a moment meanwhile.
 
 from random import Random
 
-from pykraft.transport.server_connection import MAX_BURST_REQUESTS
+from pykraft.transport.pace import MAX_BURST_REQUESTS
 
 
 class SeededSlice:

@@ -14,6 +14,8 @@ from pykraft.cli import COMMANDS, main
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.api.timeout.ms=300"]
 
+SET_PASSWORD = ["configs", *NOBODY, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config"]
+SHA_256_OF_X = "SCRAM-SHA-256=[password=x]"
 RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
 
 
@@ -82,6 +84,16 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["configs", *NOBODY, "--alter", "--user", "a", "--ip", "b", "--add-config", "c=d"], ["users and clients"]),
         (["configs", *NOBODY, "--alter", "--entity-type", "users", "--add-config", "c=d"], ["a name for each kind"]),
         (["configs", *NOBODY, "--alter", "--user", "a", "--user-defaults", "--add-config", "c=d"], ["named once"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=secret"], ["SCRAM-SHA-256=[iterations=8192,password=PASSWORD]"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=password=secret"], ["'SCRAM-SHA-256'", "key=[value,value]"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=[iterations=5,password=secret]"], ["5 iterations", "4096 to 16384"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=[password=]"], ["empty password"]),
+        ([*SET_PASSWORD, "SCRAM-SHA-256=[password=x],request_percentage=5"], ["change it by itself"]),
+        ([*SET_PASSWORD[:-3], "--entity-default", "--add-config", "SCRAM-SHA-256=[password=x]"], ["one user's"]),
+        (
+            ["configs", *NOBODY, "--alter", "--client", "a", "--add-config", "SCRAM-SHA-256=[password=x]"],
+            ["users alone"],
+        ),
         (["configs", *NOBODY, "--describe", "--entity-type", "topics", "--entity-default"], ["--broker-defaults"]),
         (["configs", *NOBODY, "--describe", "--broker", "one"], ["by its number", "one"]),
         (["configs", *NOBODY, "--alter", "--broker", "", "--add-config", "a=b"], ["by its number", "''"]),

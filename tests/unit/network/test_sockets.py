@@ -31,9 +31,10 @@ from pykraft.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest, ProduceResponse
 from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.transport.frames import FrameReader
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import InboundRequest
-from pykraft.transport.server_connection import Answer, Pace, QueuedRequest, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, QueuedRequest, RequestChannel, ServerConnection
 from tests.harness.waiting import wait_until
 
 OPTIONS = SocketOptions(

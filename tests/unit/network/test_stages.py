@@ -12,8 +12,9 @@ import pytest
 from pykraft.common.metrics import Metrics
 from pykraft.common.timer import Timer
 from pykraft.network.stages import ProcessorChannel, RequestQueue, WaitingTime
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_connection import Pace, QueuedRequest
+from pykraft.transport.server_connection import QueuedRequest
 from tests.harness.waiting import wait_until
 
 PACE = Pace(Timer(), lambda: 0)

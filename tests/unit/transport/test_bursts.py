@@ -17,15 +17,9 @@ from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest, MetadataResponse
 from pykraft.protocol.schema import Request
 from pykraft.protocol.wire import Variable
+from pykraft.transport.pace import MAX_BURST_REQUESTS
 from pykraft.transport.server_channel import InboundRequest, RequestContext
-from pykraft.transport.server_connection import (
-    MAX_BURST_REQUESTS,
-    MAX_HELD_BYTES,
-    WITH_RECORDS,
-    Answer,
-    QueuedRequest,
-    ServerConnection,
-)
+from pykraft.transport.server_connection import MAX_HELD_BYTES, WITH_RECORDS, Answer, QueuedRequest, ServerConnection
 from tests.unit.transport.test_server_connection import ANSWERS, FETCH, METADATA, PRODUCE, StepSlice, Story, pipe
 
 VERSIONS = {FETCH.api: 12, ApiVersionsRequest.api: 4}

@@ -466,3 +466,11 @@ def test_a_callback_that_raises_is_told_and_the_other_senders_hear_of_their_requ
     story.cable.peer.received(5)
     story.peers.dispatch()
     assert [each[0] for each in story.told] == [number] and len(told) == 1
+
+
+def test_a_connection_knows_whether_the_listener_that_it_goes_to_is_the_controllers() -> None:
+    story = Story()
+    raft = Outbound("raft", HERE, METADATA, lambda result, now: None, TIMEOUT_MS, is_to_controller=True)
+    story.peers.send(raft, 0)
+    story.peers.send(Outbound("fetch", HERE, METADATA, lambda result, now: None, TIMEOUT_MS), 0)
+    assert [cable.peer.is_to_controller for cable in story.cables.all] == [True, False]

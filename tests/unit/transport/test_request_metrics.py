@@ -21,9 +21,10 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceR
 from pykraft.protocol.messages.transactions import AddPartitionsToTxnResponse
 from pykraft.protocol.schema import Request, Response
 from pykraft.runtime.clock import SystemClock
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
-from pykraft.transport.server_connection import Answer, Pace, QueuedRequest, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, QueuedRequest, RequestChannel, ServerConnection
 from tests.unit.transport.test_server_connection import Pipe
 
 MS = 1_000_000

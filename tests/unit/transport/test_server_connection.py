@@ -21,9 +21,10 @@ from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from pykraft.protocol.schema import Request
 from pykraft.transport.frames import FrameReader
+from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import InboundRequest, RequestContext, ServerChannel
-from pykraft.transport.server_connection import Answer, Pace, RequestChannel, ServerConnection
+from pykraft.transport.server_connection import Answer, RequestChannel, ServerConnection
 
 METADATA = MetadataRequest(topics=None)
 PRODUCE = ProduceRequest(acks=-1, timeout_ms=1, topic_data=[])

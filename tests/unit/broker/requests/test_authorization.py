@@ -71,6 +71,7 @@ from pykraft.protocol.messages.quorum import (
     UpdateRaftVoterRequest,
     VoteRequest,
 )
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from pykraft.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -99,6 +100,8 @@ SOME = "any resource of this type"
 
 SERVED_TO_ALL = {(BROKER, "ApiVersions"), (CONTROLLER, "ApiVersions")}
 """A client must ask this before it has said who it is."""
+SERVED_TO_ALL |= {(kind, name) for kind in ListenerKind for name in ("SaslHandshake", "SaslAuthenticate")}
+"""These are how it says so."""
 SHOWS_WHAT_IT_MAY = {(BROKER, "ListGroups"), (BROKER, "ListTransactions")}
 """Refuse no client, and leave out what it may not see: they have a test of their own."""
 
@@ -559,6 +562,7 @@ def of_brokers_and_tools() -> list[Row]:
             producer,
             (TRANSACTIONAL_ID_REFUSED, -1, -1),
         ),
+        Row("SCRAM", BROKER, lambda _: DescribeUserScramCredentialsRequest(users=None), (see_cluster,), error, 31),
         Row("resources", BROKER, lambda _: ListConfigResourcesRequest(), (see_configs,), error, CLUSTER_REFUSED),
         Row("quotas", BROKER, lambda _: described_by(), (see_configs,), error, CLUSTER_REFUSED),
     ]
@@ -618,6 +622,9 @@ def of_admins(kind: ListenerKind) -> list[Row]:
     t_refused, all_refused = [("t", TOPIC_REFUSED)], [("", CLUSTER_REFUSED)]
     quorum = DescribeQuorumRequest(topics=[])
     alice = rule("allow alice READ TOPIC t")
+    password_kind = AlterUserScramCredentialsRequest.Upsertion
+    secret = password_kind(name="alice", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    password = AlterUserScramCredentialsRequest(deletions=[], upsertions=[secret])
     of_alice = alter_quotas(({"user": "alice"}, {"request_percentage": 1.0}), validate_only=True)
     return [
         Row("settings of a topic", kind, lambda _: describe(topic_kind, "t"), (describe_t,), described, [("t", 29, 0)]),
@@ -644,6 +651,7 @@ def of_admins(kind: ListenerKind) -> list[Row]:
         Row("rules", kind, lambda _: describe_acls(), (see_quorum,), error, CLUSTER_REFUSED),
         Row("a new rule", kind, lambda _: create_acls(alice), (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("no more rules", kind, lambda _: delete_acls(EVERY), (alter_cluster,), rules_found, [(CLUSTER_REFUSED, 0)]),
+        Row("a password", kind, lambda _: password, (alter_cluster,), rule_made, [CLUSTER_REFUSED]),
         Row("a quota", kind, lambda _: of_alice, (alter_all,), quotas_set, [CLUSTER_REFUSED]),
         Row("the quorum", kind, lambda _: quorum, (see_quorum,), error, CLUSTER_REFUSED),
         Row("a new voter", kind, lambda _: ADD_VOTER, (alter_cluster,), error, CLUSTER_REFUSED),

@@ -157,7 +157,7 @@ def test_without_a_map_of_protocols_the_controllers_listener_is_plain_text_and_n
     assert [listener.name for listener in read_node_config(said).listeners] == ["PLAINTEXT", "CONTROLLER"]
     with pytest.raises(ConfigError, match="has no entry for listener X: add X:PLAINTEXT"):
         read_node_config({**said, "listeners": said["listeners"] + ",X://h:1"})
-    with pytest.raises(ConfigError, match="SSL has protocol SSL, but must have PLAINTEXT"):
+    with pytest.raises(ConfigError, match="has no entry for listener CONTROLLER: add CONTROLLER:PLAINTEXT"):
         read_node_config({**said, "listeners": said["listeners"] + ",SSL://h:1"})
 
 

@@ -14,6 +14,7 @@ from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import ProduceRequest
 from pykraft.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from pykraft.security.jaas import PLAIN_MODULE
 from tests.harness.scripted import Leaders, Script, described, settings
 from tests.harness.scripted_log import ScriptedLog
 
@@ -222,6 +223,9 @@ def test_the_time_for_a_delivery_that_nobody_has_set_is_long_enough_for_a_reques
     assert config[DELIVERY_TIMEOUT_MS] == 200_007
 
 
+ASKS_FOR_A_LOGIN: dict[str, object] = {"security_protocol": "SASL_PLAINTEXT"}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -233,13 +237,23 @@ def test_the_time_for_a_delivery_that_nobody_has_set_is_long_enough_for_a_reques
         ({"compression_type": "brotli"}, "compression.type"),
         ({"no_such": 1}, "no.such is no setting of this client; it has: acks, batch.size"),
         ({"linger": 1}, "linger is no setting of this client. Did you mean linger.ms?"),
-        ({"sasl_mechanism": "PLAIN"}, "sasl.mechanism has no effect: SASL is not built"),
+        ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name has no effect"),
+        (ASKS_FOR_A_LOGIN, "sasl.mechanism has GSSAPI, which is not built: it must be one of PLAIN, SCRAM-SHA-256"),
+        (ASKS_FOR_A_LOGIN | {"sasl_mechanism": "PLAIN"}, "sasl.jaas.config is not set: it must have the client's"),
+        (
+            ASKS_FOR_A_LOGIN | {"sasl_mechanism": "PLAIN", "sasl_jaas_config": "M required;"},
+            "sasl.jaas.config must name org.apache.kafka.common.security.plain.PlainLoginModule",
+        ),
+        (
+            ASKS_FOR_A_LOGIN | {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{PLAIN_MODULE} required;"},
+            "sasl.jaas.config must have username and password",
+        ),
         ({"ssl.ca.location": "ca"}, "ssl.ca.location has no effect: TLS is not built"),
         (
             {"security_protocol": "SASL_SSL"},
-            "security.protocol is 'SASL_SSL', but SASL is not built: only PLAINTEXT is",
+            "security.protocol is 'SASL_SSL', but TLS is not built: use PLAINTEXT or SASL_PLAINTEXT",
         ),
-        ({"security.protocol": "ssl"}, "security.protocol is 'SSL', but TLS is not built: only PLAINTEXT is"),
+        ({"security.protocol": "ssl"}, "security.protocol is 'SSL', but TLS is not built: use PLAINTEXT or"),
         ({"bootstrap_servers": "nowhere"}, "bootstrap.servers: "),
         ({"linger_ms": "soon"}, "linger.ms"),
     ],

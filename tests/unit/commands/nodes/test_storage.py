@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import pathlib
+import re
 
 import pytest
 
@@ -10,8 +12,10 @@ from pykraft import Cluster
 from pykraft.cli import main
 from pykraft.common.settings.config import format_properties
 from pykraft.common.types import ZERO_UUID, Endpoint, OffsetAndEpoch, Uuid
-from pykraft.raft.log.history import SnapshotFolder
+from pykraft.protocol.messages.records import MetadataRecord, UserScramCredentialRecord
+from pykraft.raft.log.history import SnapshotFolder, read_snapshot
 from pykraft.raft.log.voters import VOTERS_IN_LOG
+from pykraft.security.scram import ScramMechanism, keys_of, salted_password
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import OsFileSystem
 
@@ -121,3 +125,62 @@ def test_a_controller_whose_quorum_is_static_must_know_its_voters_at_each_start(
     file.write_text(said.replace("controller.quorum.voters=1@", "controller.quorum.bootstrap.servers="))
     assert main(["server", str(file)]) == 1
     assert "controller.quorum.voters must name them" in capsys.readouterr().err
+
+
+def test_credentials_are_records_of_the_first_snapshot(tmp_path: pathlib.Path) -> None:
+    """As Kafka's tool writes them; the salted password may be given in place of the password."""
+    salt, salted = b"pepper", salted_password(ScramMechanism.SCRAM_SHA_512, b"secret", b"pepper", 8192)
+    said = f"salt={base64.b64encode(salt).decode()},iterations=8192"
+    known = f'SCRAM-SHA-512=[name=bob,{said},saltedpassword="{base64.b64encode(salted).decode()}"]'
+    both = ("--add-scram", 'SCRAM-SHA-256=[name=alice,password="secret"]', "--add-scram", known)
+    assert format_node(tmp_path, STATIC, *both) == 0
+    log = tmp_path / "data" / "bootstrap.checkpoint"
+    records = [record for record in metadata_records(log) if isinstance(record, UserScramCredentialRecord)]
+    assert [(record.name, record.mechanism, record.iterations) for record in records] == [
+        ("alice", 1, 4096),
+        ("bob", 2, 8192),
+    ]
+    for record in records:
+        mechanism = ScramMechanism(record.mechanism)
+        salted = salted_password(mechanism, b"secret", record.salt, record.iterations)
+        assert (record.stored_key, record.server_key) == keys_of(mechanism, salted)
+    assert b"secret" not in log.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ("SCRAM-SHA-1=[name=a,password=secret]", "'SCRAM-SHA-1', but must name one of SCRAM-SHA-256, SCRAM-SHA-512"),
+        ("SCRAM-SHA-256", "the brackets are missing|must name one of"),
+        ("SCRAM-SHA-256=name=a,password=secret", "the brackets are missing"),
+        ("SCRAM-SHA-256=[password=secret]", "You must supply 'name'"),
+        ("SCRAM-SHA-256=[name=a]", "one of 'password' or 'saltedpassword'"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=AAAA]", "You must supply 'salt' with"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=secret?,salt=AAAA]", "a saltedpassword that is not in base 64"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=4095]", "iterations=4095, but must have 4096 to 16384"),
+        ("SCRAM-SHA-256=[name=a,password=secret,iterations=many]", "iterations=many"),
+        ("SCRAM-SHA-256=[name=a,password=secret,color=red]", "and no more"),
+        ("SCRAM-SHA-256=[name=a,secret]", "each with =VALUE"),
+    ],
+)
+def test_a_credential_that_cannot_be_read_is_refused_without_the_password(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], said: str, wrong: str
+) -> None:
+    assert format_node(tmp_path, STATIC, "--add-scram", said) == 1
+    shown = capsys.readouterr().err
+    assert re.search(wrong, shown), shown
+    assert "secret" not in shown
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_older_release_has_no_credentials(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ("--add-scram", "SCRAM-SHA-256=[name=a,password=x]")
+    assert format_node(tmp_path, STATIC, *said, "--release-version", "3.4") == 1
+    assert "needs metadata.version 11 (3.5-IV2)" in capsys.readouterr().err
+
+
+def metadata_records(file: pathlib.Path) -> list[MetadataRecord]:
+    """What a snapshot of the metadata says."""
+    snapshot = read_snapshot(OsFileSystem(), str(file))
+    assert snapshot is not None
+    return [record for batch in snapshot.decoded() for record in batch.records]
