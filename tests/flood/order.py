@@ -35,8 +35,6 @@ LAST: dict[str, str] = {
     "BeginQuorumEpoch": "the quorum's leader",
     "EndQuorumEpoch": "the quorum's leader",
     "UpdateRaftVoter": "the quorum's voters",
-    "AddRaftVoter": "the quorum's voters",
-    "RemoveRaftVoter": "the quorum's voters",
 }
 """What each of these takes from those that come after it."""
 _PLACES = {name: place for place, name in enumerate(LAST, 1)}

@@ -35,13 +35,13 @@ def a_second_change_before_the_first_is_committed() -> None:
 def a_change_before_anything_of_the_epoch_is_committed() -> None:
     """A new leader changes the voters at once. (The mistake of the first published Raft.)"""
 
+    obstacle_of = voter_changes._obstacle
+
     def obstacle(replica: RaftReplica) -> Outcome | None:
-        leader, records = replica.leader, replica.control_records
+        leader = replica.leader
         assert leader is not None
-        if leader.change is not None or records.kraft_version == STATIC_VOTERS:
-            return Outcome(ErrorCode.REQUEST_TIMED_OUT)
-        is_committed = records.history.latest_offset < replica.log.high_watermark
-        return None if is_committed else Outcome(ErrorCode.REQUEST_TIMED_OUT)
+        is_free = leader.change is None and replica.control_records.kraft_version != STATIC_VOTERS
+        return None if is_free and leader.high_watermark is None else obstacle_of(replica)
 
     put(voter_changes, "_obstacle", obstacle)
 
@@ -102,7 +102,10 @@ def an_observer_that_votes_for_itself() -> None:
     def granted(self: QuorumState, nominee: Nominee) -> bool:
         return is_granted(self, nominee) or len(nominee.granted) >= self._voters().majority
 
-    put(QuorumState, "is_voter", property(lambda self: self.local.id >= _FIRST_CONTROLLER))
+    def stands(self: QuorumState) -> bool:
+        return self.local.id >= _FIRST_CONTROLLER and bool(self._voters().voters)
+
+    put(QuorumState, "is_voter", property(stands))
     put(QuorumState, "vote_is_granted", granted)
 
 

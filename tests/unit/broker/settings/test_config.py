@@ -65,6 +65,10 @@ def test_a_node_is_what_its_file_says() -> None:
         ({"node.id": "-1"}, "node.id is '-1', but must be a whole number of at least 0"),
         ({"node.id": "one"}, "node.id is 'one', but must be a whole number"),
         ({"node.id": "2147483648"}, "a whole number of at least 0 and at most 2147483647"),
+        (
+            {"process.roles": "broker", "controller.quorum.auto.join.enable": "true"},
+            "controller.quorum.auto.join.enable is true, but only a controller joins the voters",
+        ),
         ({"node.id": "3"}, "node.id is 3, but must be one of controller.quorum.voters: 1, 2"),
         ({"listeners": None}, "listeners is not set"),
         ({"listeners": "h:9092"}, "listeners has 'h:9092', but must have NAME://host:port"),
