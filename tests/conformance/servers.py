@@ -14,7 +14,7 @@ from pykraft.broker.settings.config import RACK_AWARE_SELECTOR
 from pykraft.common.settings.config import parse_properties
 from pykraft.metadata.versions import KRAFT_VERSION
 from pykraft.protocol.messages.cluster import MetadataRequest
-from tests.harness.apache_kafka import NEWEST, QUICK_START, ApacheKafka
+from tests.harness.apache_kafka import NEWEST, QUICK_START, VERSION, ApacheKafka
 from tests.harness.asking import PATIENT, UNDISTURBED
 from tests.harness.connection import answer_that
 
@@ -86,7 +86,7 @@ class PykraftServer:
 class ApacheServer:
     """Three nodes of Apache Kafka. The newest release is the one that the answers come from."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str = VERSION) -> None:
         self.name = "apache" if version == NEWEST else f"apache-{version}"
         self.kafka = ApacheKafka(
             nodes=len(NODES),

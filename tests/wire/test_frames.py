@@ -127,7 +127,7 @@ def test_keys_and_versions_that_are_not_served_close_the_connection(node: Target
 
 
 @KINDS
-@pytest.mark.parametrize("version", [-(2**15), -1, 5, 9, 2**15 - 1])
+@pytest.mark.parametrize("version", [-(2**15), -1, 6, 9, 2**15 - 1])
 def test_every_client_is_told_what_is_spoken(node: Target, kind: ListenerKind, version: int) -> None:
     frame = bytearray(Connection.frame(ASK, 3, 7))
     struct.pack_into(">h", frame, 6, version)
@@ -137,7 +137,7 @@ def test_every_client_is_told_what_is_spoken(node: Target, kind: ListenerKind, v
     assert correlation_id == 7
     assert response == ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=4)],
+        api_keys=[ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=5)],
     )
 
 

@@ -24,6 +24,7 @@ Follows org.apache.kafka.storage.internals.log.ProducerStateManager (KIP-98), an
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC, GroupCoordinator, InternalLog
@@ -35,8 +36,9 @@ from pykraft.coordinator.replay import replay
 from pykraft.coordinator.shard_timer import ShardTimer
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.coordinator.transaction.shard import TransactionShard
-from pykraft.coordinator.transaction.state import record_of
+from pykraft.coordinator.transaction.state import TransactionMetadata, record_of
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS, TRANSACTION_RECORDS
+from pykraft.protocol.messages.transactions import NO_PRODUCER_ID
 from pykraft.records.batch import RecordBatch
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.world.disk import MemoryFileSystem
@@ -172,10 +174,18 @@ def _refuse(plan: object, now: int) -> Promise[Any]:
     raise AssertionError("a shard that is only compared writes")
 
 
+def _of_transaction(metadata: TransactionMetadata) -> Any:
+    """What records hold of it. Those of transaction.version 0 have no previous id, which says something only where it
+    is another one than the present id."""
+    has_moved = metadata.previous_producer_id != metadata.producer_id
+    known = metadata if has_moved else replace(metadata, previous_producer_id=NO_PRODUCER_ID)
+    return record_of(known, _LATEST_VERSION).value
+
+
 def _kept(shard: Any) -> dict[str, Any]:
     """What a shard knows that records hold. Of a group those are also its members, but as its protocol has them."""
     if isinstance(shard, TransactionShard):
-        return {name: record_of(each, _LATEST_VERSION).value for name, each in sorted(shard.transactions.items())}
+        return {name: _of_transaction(each) for name, each in sorted(shard.transactions.items())}
     assert isinstance(shard, GroupShard)
     offsets = shard.offsets
     return {
