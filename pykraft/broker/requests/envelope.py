@@ -25,7 +25,7 @@ from pykraft.transport.server_connection import Answer
 
 _PRINCIPAL_VERSION_BYTES = 2
 _ADDRESS_BYTES = (4, 16)
-_PARTS = ("topics", "responses", "results", "filter_results")
+_PARTS = ("topics", "responses", "results", "filter_results", "entries")
 """Where an answer that is forwarded has error codes of its parts. The refusal of a whole request has the error there,
 unless the answer has a place for it."""
 

@@ -31,6 +31,7 @@ from tests.harness.asking import (
     update,
 )
 from tests.harness.lone_node import LoneNode
+from tests.harness.quotas import alter
 from tests.harness.rules import create_acls, delete_acls, rule
 
 QUORUM = DescribeQuorumRequest.Topic(
@@ -51,6 +52,7 @@ FORWARDED: list[Request] = [
     replace_all((TOPIC, "t", [])),
     create_acls(rule("allow alice READ TOPIC t")),
     delete_acls(rule("allow alice READ TOPIC t")),
+    alter(({"user": "alice"}, {"request_percentage": 1.0})),
 ]
 EACH = [
     pytest.param(request, version, id=f"{type(request).__name__}-{version}")

@@ -210,6 +210,9 @@ def test_a_reader_above_its_quota_gets_no_records_and_its_bytes_are_taken_back()
     second = lone.ask(fetch_of(topic), principal=ALICE)
     assert second.throttle_time_ms > 0
     assert not second.responses
+    for _ in range(3):
+        again = lone.ask(fetch_of(topic), principal=ALICE)
+        assert 0 < again.throttle_time_ms <= second.throttle_time_ms, "what it did not get is not counted"
     assert lone.ask(fetch_of(topic), principal=BOB).throttle_time_ms == 0
     lone.run(12_000)
     third = lone.ask(fetch_of(topic), principal=ALICE)
