@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
 from pykraft.common.settings.client_metrics_config import CLIENT_METRICS_CONFIG
-from pykraft.common.settings.config import Config, ConfigDef, Key, as_text
+from pykraft.common.settings.config import SECRET, Config, ConfigDef, Key, as_text
 from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
 from pykraft.common.settings.topic_config import (
     BROKER_DEFAULTS,
@@ -198,6 +198,10 @@ def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: Node
 
 def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
     places = tuple(_places(key.name, _other_names(key), layers, _default(key)))
+    if key.kind == SECRET:
+        places = tuple(place._replace(value=None) for place in places if place.value)
+        is_live = key.name in DYNAMIC_BROKER_CONFIGS
+        return Setting(key.name, None, places, config_type(key), key.meaning, not is_live, is_sensitive=True)
     value = next((place.value for place in places if place.name == key.name), None)
     if value is not None:
         value = as_text(key.read(value))

@@ -26,7 +26,7 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -49,11 +49,12 @@ from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
-from pykraft.network.socket_server import SocketOptions
+from pykraft.network.socket_server import SocketOptions, StreamMaker
 from pykraft.protocol.api import ListenerKind
 from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.runtime.fused import FusedStages
+from pykraft.runtime.secure_sockets import NodeTls
 from pykraft.runtime.staged import StagedStages
 from pykraft.security.scram import compute
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
@@ -99,10 +100,11 @@ class NodeThread:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
+        self._tls = NodeTls(config)
         self._selector = Selector()
         self._background = BackgroundThread(self.name, self._selector.wakeup)
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
-        self._client = NetworkClient(self._selector, f"{self.name}-client", random, is_of_node=True)
+        self._client = NetworkClient(self._selector, f"{self.name}-client", random, True, self._tls.make_wire)
         self._stages: FusedStages | StagedStages | None = None
         self._outbox: list[Outbound] = []
         """What another thread that owned the node has left to be sent."""
@@ -146,7 +148,7 @@ class NodeThread:
         self._background.on_error = partial(faults.handle_fault, "background")
 
     def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
-        options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
+        options, quotas = socket_options(self.node.config, self._tls.streams), connection_quotas(self.node.config)
         self.node.client_quotas.on_change.append(lambda: self._set_rates_of_addresses(quotas))
         clock, values = self._clock.now, self.node.config.values
         if network == "fused":
@@ -372,7 +374,7 @@ class NodeThread:
         self._client.thaw(endpoint)
 
 
-def socket_options(config: NodeConfig) -> SocketOptions:
+def socket_options(config: NodeConfig, streams: Mapping[str, StreamMaker] | None = None) -> SocketOptions:
     values = config.values
     return SocketOptions(
         max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],
@@ -382,6 +384,7 @@ def socket_options(config: NodeConfig) -> SocketOptions:
         max_idle_ms=values[keys.CONNECTIONS_MAX_IDLE_MS],
         queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
         max_file_number=most_open_files() * 7 // 8,
+        streams=streams or {},
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.broker.settings import listener_config
 from pykraft.broker.settings.config import NodeConfig, read_node_config
 from pykraft.broker.settings.listener_config import listener_prefix, settings_of_listener
 from pykraft.common.errors import ConfigError
@@ -29,12 +28,6 @@ COMBINED = {
     "listener.security.protocol.map": "CLIENTS:SASL_SSL,PEERS:SSL,controller:sasl_plaintext",
     "inter.broker.listener.name": "peers",
 }
-
-
-@pytest.fixture(autouse=True)
-def _all_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read here does not depend on which protocols a listener may have yet."""
-    monkeypatch.setattr(listener_config, "BUILT", frozenset(SecurityProtocol))
 
 
 def read(properties: dict[str, str], **changes: str | None) -> NodeConfig:
