@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pykraft.admin import Admin
 from pykraft.broker.describe import TAIL, NodeView
@@ -38,6 +38,7 @@ from pykraft.cluster_arguments import (
     known_port,
     rack_of_each,
 )
+from pykraft.cluster_security import ADMIN, ClusterSecurity, SecureFiles, check_security
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -92,6 +93,7 @@ class Cluster:
         features: Mapping[str, int] | None = None,
         filesystem: FileSystem | None = None,
         network: NetworkMode = "fused",
+        security: ClusterSecurity | None = None,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -103,10 +105,14 @@ class Cluster:
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). With `security="SSL"` all listeners have TLS and ask for a certificate: `client_settings`
+        has one, made by the program openssl. ValueError names what is wrong with these; ClusterError if a node does
+        not come up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
+        check_security(security)
         self._racks = rack_of_each(racks, nodes)
+        self._listener = security or "PLAINTEXT"
         self._filesystem = filesystem
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
@@ -132,7 +138,10 @@ class Cluster:
         self._recording: RecordedFrames | None = None
         self._is_closed = False
         self._extra = dict(properties or {})
+        self.secure_files: SecureFiles | None = None
         try:
+            if security is not None:
+                self.secure_files = SecureFiles(self.directory / "security", self.node_ids)
             self.cluster_id = self._format()
             self._start_all()
         except BaseException:
@@ -152,7 +161,7 @@ class Cluster:
         is_controller = node_id in self._controller_ports
         listeners = []
         if is_broker:
-            listeners.append(f"PLAINTEXT://{HOST}:{self._broker_ports[node_id]}")
+            listeners.append(f"{self._listener}://{HOST}:{self._broker_ports[node_id]}")
         if is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
         replicas = min(_MOST_REPLICAS, len(self.broker_ids))
@@ -161,12 +170,12 @@ class Cluster:
             "node.id": node_id,
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"{self._listener}:{self._listener},CONTROLLER:{self._listener}",
             "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
             "log.dirs": self.node_directory(node_id),
         }
         if is_broker:
-            own["inter.broker.listener.name"] = "PLAINTEXT"
+            own["inter.broker.listener.name"] = self._listener
         if node_id in self._racks:
             own["broker.rack"] = self._racks[node_id]
         if taken := own.keys() & self._extra.keys():
@@ -183,6 +192,8 @@ class Cluster:
         if self.timeouts == "lesson":
             others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
             others["transaction.state.log.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
+        if self.secure_files is not None:
+            others |= self.secure_files.node_properties(node_id)
         others |= self._extra
         return {key: str(value) for key, value in {**own, **others}.items()}
 
@@ -210,7 +221,7 @@ class Cluster:
         quorum's log names them."""
         before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
         if first is None:
-            wanted = [known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+            wanted = [known_port(before[node_id], self._listener) for node_id in self.broker_ids]
         else:
             wanted = [first + n for n in range(len(self.broker_ids))]
         wanted += [known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
@@ -315,7 +326,7 @@ class Cluster:
                     continue
         elif alive := self.alive:
             if self._admin is None:
-                self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
+                self._admin = Admin(**self.client_settings(), default_api_timeout_ms=_ASK_TIMEOUT_MS)
                 self._holdings.others.append(self._admin)
             ready = [n for n in alive if isinstance(node := self._nodes[n], NodeProcess) and node.is_ready]
             self._last_seen |= view_over_the_wire(self._admin, alive, ready, self.controller_ids)
@@ -374,7 +385,13 @@ class Cluster:
 
     def admin(self) -> Admin:
         """An administrator's client of this cluster; close it."""
-        return Admin(bootstrap_servers=self.bootstrap_servers)
+        return Admin(**self.client_settings())
+
+    def client_settings(self, name: str = ADMIN) -> dict[str, Any]:
+        """What a client is given to begin with: ``Producer(**cluster.client_settings())``. On a secure cluster the
+        client is ``User:NAME``, and has a certificate for that."""
+        own = {} if self.secure_files is None else self.secure_files.client_settings(name)
+        return {"bootstrap.servers": self.bootstrap_servers, **own}
 
     def create_topic(
         self,

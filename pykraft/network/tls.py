@@ -230,7 +230,7 @@ class TlsStream(Stream):
             if self.is_established or self.shake_hands():
                 self._open_records()
         except ssl.SSLError as error:
-            self.failed(_reason(error))
+            self.failed(_reason(error), is_final=True)
             with suppress(OSError):  # the peer hears why, if it still listens
                 self.flush()
             raise
@@ -264,8 +264,9 @@ class TlsStream(Stream):
     def established(self) -> None:
         """The handshake is over. OSError: the peer is refused."""
 
-    def failed(self, reason: str) -> None:
-        """The peer's bytes are no TLS, or its certificate is refused, or it has refused ours."""
+    def failed(self, reason: str, is_final: bool = False) -> None:
+        """There is no TLS with this peer. It is final if the peer's bytes are no TLS, if its certificate is refused, or
+        if it has refused ours: the next attempt would end in the same way."""
 
     def flush(self) -> None:
         """Encrypt and write what the socket takes."""
@@ -384,8 +385,10 @@ class TlsWire(TlsStream, SocketWire):
         """The server is the one that it claims to be."""
         self.peer.connected(self.dialer.peers.now)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, is_final: bool = False) -> None:
         self.dialer.refused(self.endpoint, f"TLS: {reason}")
+        if is_final:
+            self.dialer.peers.note_refused_login(self.endpoint, f"TLS: {reason}")
 
     def close(self) -> None:
         self.say_goodbye()
