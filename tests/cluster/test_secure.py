@@ -20,8 +20,9 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.network.tls import AcceptedTls, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.threaded import NodeThread
-from tests.harness.certificates import keystore, truststore
+from tests.harness.certificates import keystore, side, truststore
 from tests.harness.rules import rule
+from tests.harness.sasl_nodes import client_login, sasl_nodes
 from tests.harness.waiting import wait_until
 
 
@@ -124,3 +125,34 @@ def test_nothing_that_is_described_or_told_has_a_secret(cluster: Cluster) -> Non
     told = described + json.dumps([str(event) for node in (1, 2) for event in cluster.journal(node)])
     told += "".join(repr(thread.node.config) for thread in _threads(cluster))
     assert not [line for line in secrets if line in told]
+
+
+def test_over_sasl_ssl_a_client_is_whom_it_logs_in_as_whatever_its_certificate_says(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "listener_security_protocol_map": "CLIENTS:SASL_SSL,PEERS:SASL_SSL,CONTROLLER:SASL_SSL",
+        "listener.name.clients.ssl.client.auth": "required",
+        "ssl_client_auth": "required",  # it does not hold for the others
+        **side("/CN=node"),
+    }
+    with sasl_nodes(tmp_path, **settings) as nodes:
+        connecting = {"bootstrap.servers": nodes.address(), **client_login("SCRAM-SHA-256")}
+        own: dict[str, Any] = {**connecting, "security.protocol": "SASL_SSL", **side("/CN=mallory")}
+        with Admin(**own) as admin:
+            admin.create_topic("t", 1, 1)
+        with Producer(**own) as producer:
+            assert producer.send("t", value=b"x").result(10).offset == 0
+        thread = nodes.nodes[0]
+        assert isinstance(thread.stages, FusedStages)
+        accepted = list(thread.stages._processor._sockets)
+        assert all(isinstance(stream, AcceptedTls) for stream in accepted)
+        principals = {stream.connection.channel.principal for stream in accepted}
+        assert principals <= {"User:alice", "User:node"} and "User:CN=mallory" not in principals
+        for refused, sentence in (
+            (
+                {**own, **client_login("SCRAM-SHA-256", password="wrong"), "security.protocol": "SASL_SSL"},
+                "does not let",
+            ),
+            ({**connecting, "security.protocol": "SASL_SSL", **truststore()}, "TLS: .*certificate required"),
+        ):
+            with Admin(**refused) as admin, pytest.raises(AuthenticationError, match=sentence):
+                admin.list_topics()
