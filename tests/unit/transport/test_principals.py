@@ -44,6 +44,7 @@ def test_bytes_that_are_no_certificate_name_nobody() -> None:
         (OF_KAFKA, "cN=duke,OU=JavaSoft,O=Sun Microsystems", "DUKE"),
         (OF_KAFKA, "OU=JavaSoft,O=Sun,C=US", "OU=JavaSoft,O=Sun,C=US"),
         (r"RULE:^CN=((\\, *|\w)+)(,.*|$)/$1/,DEFAULT", r"CN=Tkac\, Adam,OU=ITZ", r"Tkac\, Adam"),
+        ("RULE:CN=a/x/,DEFAULT", "CN=ab", "CN=ab"),
         ("RULE:^CN=(.*)$/$1@$4/", "CN=a", "a@$4"),
         ("RULE:^CN=(.)(.*)$/$12-$0/", "CN=abc", "a2-CN=abc"),
         (r"RULE:^CN=(.*)$/\$1\/x/", "CN=a", "$1/x"),
