@@ -38,7 +38,6 @@ from pykraft.cluster_arguments import (
     known_port,
     rack_of_each,
 )
-from pykraft.cluster_security import ADMIN, ClusterSecurity, SecureFiles, check_security
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -48,6 +47,7 @@ from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
+from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with
 from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
@@ -105,14 +105,12 @@ class Cluster:
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). With `security="SSL"` all listeners have TLS and ask for a certificate: `client_settings`
-        has one, made by the program openssl. ValueError names what is wrong with these; ClusterError if a node does
-        not come up.
+        (`runtime.staged`). With `security="SSL"` it is a secure one (`runtime.secure_files`). ValueError names what is
+        wrong with these; ClusterError if a node does not come up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
-        check_security(security)
+        self._listener = listener_with(security)
         self._racks = rack_of_each(racks, nodes)
-        self._listener = security or "PLAINTEXT"
         self._filesystem = filesystem
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
@@ -123,30 +121,31 @@ class Cluster:
         self.node_ids = self.broker_ids + self._separate
         self._check_unused()
         self._reservation = self._reserve_ports(port)
-        ports = iter(self._reservation.ports)
-        self._broker_ports = {node_id: next(ports) for node_id in self.broker_ids}
-        self._controller_ports = {node_id: next(ports) for node_id in self.controller_ids}
+        ports = self._reservation.ports
+        self._broker_ports = dict(zip(self.broker_ids, ports, strict=False))
+        self._controller_ports = dict(zip(self.controller_ids, ports[nodes:], strict=True))
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
         self._holdings = Holdings(self._nodes, self._reservation, [self._clock], None if directory else self.directory)
         self._released = release_when_forgotten(self, self._holdings)
-        self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
-        self._last_seen: dict[int, NodeView] = {}
-        self._admin: Admin | None = None
-        self._faults: list[Fault] = []
-        self._recording: RecordedFrames | None = None
+        self._begin_watching()
         self._is_closed = False
         self._extra = dict(properties or {})
         self.secure_files: SecureFiles | None = None
         try:
-            if security is not None:
-                self.secure_files = SecureFiles(self.directory / "security", self.node_ids)
             self.cluster_id = self._format()
             self._start_all()
         except BaseException:
             self._release()
             raise
+
+    def _begin_watching(self) -> None:
+        self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
+        self._last_seen: dict[int, NodeView] = {}
+        self._admin: Admin | None = None
+        self._faults: list[Fault] = []
+        self._recording: RecordedFrames | None = None
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -253,6 +252,8 @@ class Cluster:
         """Write the properties files, and format the directories that are new; returns the cluster's id."""
         filesystem = OsFileSystem()
         self.directory.mkdir(parents=True, exist_ok=True)
+        if self._listener != "PLAINTEXT":
+            self.secure_files = SecureFiles(self.directory / "security", self.node_ids)
         found = {
             node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
             for node_id in self.node_ids

@@ -15,10 +15,10 @@ from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType, Consumer
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
-from pykraft.cluster_security import SecureFiles
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.network.tls import AcceptedTls, TlsWire
 from pykraft.runtime.fused import FusedStages
+from pykraft.runtime.secure_files import SecureFiles
 from pykraft.runtime.threaded import NodeThread
 from tests.harness.certificates import keystore, side, truststore
 from tests.harness.rules import rule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any
 
 from pykraft.broker.settings.tls_listeners import read_listener_tls
@@ -90,13 +91,11 @@ class Caller:
 
     def step(self) -> bytes:
         """Take what the server has sent, and return what is to be sent to it."""
-        try:
+        with suppress(BlockingIOError):
             data = self.sock.recv(1 << 20)
             if not data:
                 raise EOFError
             self._incoming.write(data)
-        except BlockingIOError:
-            pass
         try:
             if self.tls.version() is None or not self._is_shaken:
                 self.tls.do_handshake()

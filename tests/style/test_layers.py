@@ -48,7 +48,6 @@ FACADES = (
         "commands",
         "cluster",
         "cluster_arguments",
-        "cluster_security",
         "cluster_view",
         "timeouts",
         "extras",

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from pykraft.cluster import Cluster, ClusterError
-from pykraft.cluster_security import ADMIN
 from pykraft.commands.common import CommandError, add_network, pairs, say
+from pykraft.runtime.secure_files import ADMIN
 from pykraft.storage.upkeep.log_manager import DirectoryInUseError
 from pykraft.timeouts import PROFILES
 

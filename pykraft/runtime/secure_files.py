@@ -28,10 +28,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _MAPPING = "RULE:^CN=([^,]+)$/$1/,DEFAULT"
 
 
-def check_security(security: str | None) -> None:
-    """ValueError if a cluster cannot be so."""
+def listener_with(security: ClusterSecurity | None) -> str:
+    """The brokers' listener, which is named like its protocol. ValueError if a cluster cannot have this security."""
     if security is not None and security not in get_args(ClusterSecurity):
         raise ValueError(f'security={security!r}: must be "SSL", or be left out')
+    return security or "PLAINTEXT"
 
 
 class SecureFiles:
