@@ -43,8 +43,11 @@ from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.prometheus import exposition_in_steps
+from pykraft.common.settings.tls_config import store_key
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import BROKER_RESOURCE, ConfigResource, MetadataImage
 from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from pykraft.network.metrics_server import MetricsServer
@@ -130,6 +133,8 @@ class NodeThread:
                 nonces=SystemRandom(),
             )
             self._survive_faults(node.fault_handler)
+            if config.tls:
+                node.loader.publish_to(self._take_up_stores)
             self._client.on_refused_login = node.note_refused_login
             self.stages = self._stages = self._make_stages(network)
             self._bind()
@@ -192,6 +197,20 @@ class NodeThread:
                 raise ConfigError(
                     f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
+
+    def _take_up_stores(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        """The stores of listeners with TLS may have changed, in the settings or on the disk: read them again. If that
+        fails, those from before stay."""
+        own = ConfigResource(BROKER_RESOURCE, str(self.node.config.node_id))
+        if own in delta.touched_configs:
+            settings, reason = image.config_of(*own), None
+            try:
+                self._tls.reload({name: text for name, text in settings.items() if store_key(name) is not None})
+            except ConfigError as error:
+                reason = str(error)
+            self.node.note_stores(reason)
+        return
+        yield
 
     def _exposition(self) -> Steps[str]:
         try:

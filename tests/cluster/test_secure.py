@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +19,12 @@ from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.settings.config import parse_properties
 from pykraft.network.tls import AcceptedTls, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.secure_files import SecureFiles
 from pykraft.runtime.threaded import NodeThread
+from tests.harness.apache_kafka import free_ports
 from tests.harness.certificates import keystore, side, truststore
 from tests.harness.rules import rule
 from tests.harness.sasl_nodes import client_login, sasl_nodes
@@ -113,6 +118,28 @@ def test_commands_take_their_settings_from_a_file(
     assert "ssl.key.location" in librdkafka.read_text()
 
 
+def test_up_secure_prints_where_the_settings_of_a_client_are(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pykraft", "up", "--secure", "--data", str(tmp_path)]
+    command += ["--port", str(free_ports(1)[0])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            java, librdkafka, ready = (process.stdout.readline().strip() for _ in range(3))
+            servers = ready.removeprefix("ready at ").partition(";")[0]
+            settings: dict[str, Any] = parse_properties(Path(java.rpartition(": ")[2]).read_text())
+            with Admin(bootstrap_servers=servers, **settings) as admin:
+                assert admin.list_topics() == []
+            assert Path(librdkafka.rpartition(": ")[2]).read_text().startswith("security.protocol=ssl\n")
+        finally:
+            process.kill()
+
+
+def test_the_fixture_for_others_has_a_certificate_for_each_client(kafka_secure: Cluster) -> None:
+    kafka_secure.create_topic("t")
+    with Producer(**kafka_secure.client_settings("alice")) as producer:
+        assert producer.send("t", value=b"x").result(10).offset == 0
+
+
 def test_nothing_that_is_described_or_told_has_a_secret(cluster: Cluster) -> None:
     secrets = [
         line
@@ -125,6 +152,47 @@ def test_nothing_that_is_described_or_told_has_a_secret(cluster: Cluster) -> Non
     told = described + json.dumps([str(event) for node in (1, 2) for event in cluster.journal(node)])
     told += "".join(repr(thread.node.config) for thread in _threads(cluster))
     assert not [line for line in secrets if line in told]
+
+
+def shown_by(cluster: Cluster) -> str:
+    """The name in the certificate that the first broker shows to a new connection."""
+    own = cluster.client_settings()
+    context = ssl.create_default_context(cafile=own["ssl.truststore.location"])
+    context.load_cert_chain(own["ssl.keystore.location"])
+    host, _, port = cluster.bootstrap_servers.partition(",")[0].partition(":")
+    with (
+        socket.create_connection((host, int(port)), 10) as plain,
+        context.wrap_socket(plain, server_hostname=host) as tls,
+    ):
+        subject: Any = tls.getpeercert()
+        return str(subject["subject"][0][0][1])
+
+
+def test_a_certificate_is_replaced_without_a_restart_and_a_broken_one_is_not_taken(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = cluster.secure_files
+    assert files is not None and shown_by(cluster) == "node-1"
+    new = files.client_settings("renewed")["ssl.keystore.location"]
+    java, _ = files.write_client_files("admin")
+    at = ["--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(java), "--entity-type", "brokers"]
+    setting = "listener.name.ssl.ssl.keystore.location"
+    alter = ["configs", *at, "--entity-name", "1", "--alter", "--add-config"]
+    with Producer(**cluster.client_settings()) as before:
+        assert before.send("flights", value=b"x").result(10).offset >= 0
+        assert main([*alter, f"{setting}={new}"]) == 0
+        wait_until(lambda: shown_by(cluster) == "renewed", "the new one is shown")
+        assert before.send("flights", value=b"x").result(10).offset >= 0, "connections from before go on"
+    assert main(["configs", *at, "--entity-name", "1", "--describe"]) == 0
+    assert f"{setting}={new} sensitive=false" in capsys.readouterr().out
+    assert main([*alter, f"{setting}=/none"]) == 0
+    told = "certificates_not_reloaded"
+    wait_until(lambda: any(each.name == told for each in cluster.journal(1)), "the node says so")
+    assert shown_by(cluster) == "renewed", "what was there before stays"
+    assert main(["configs", *at, "--entity-name", "1", "--alter", "--delete-config", setting]) == 0
+    wait_until(lambda: shown_by(cluster) == "node-1", "the file's own is shown again")
+    with cluster.admin() as admin, pytest.raises(KafkaError, match="is of one broker's listener: name the broker"):
+        admin.incremental_alter_configs({ConfigResource(ConfigResourceType.BROKER, ""): {setting: new}})
 
 
 def test_over_sasl_ssl_a_client_is_whom_it_logs_in_as_whatever_its_certificate_says(tmp_path: Path) -> None:

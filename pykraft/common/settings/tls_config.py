@@ -65,6 +65,17 @@ TLS_KEYS: list[Key[Any]] = [
     SSL_ENDPOINT_IDENTIFICATION_ALGORITHM,
 ]
 TLS_CONFIG = ConfigDef(TLS_KEYS)
+STORE_KEYS: dict[str, Key[Any]] = {
+    key.name: key for key in TLS_KEYS if key.name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))
+}
+"""What an administrator may change for one listener of a broker while it runs: then its stores are read again."""
+
+
+def store_key(name: str) -> Key[Any] | None:
+    """The key of ``listener.name.NAME.ssl.keystore.location`` and the like; None: the name is another one."""
+    start, _, rest = name.rpartition(".ssl.")
+    is_of_listener = start.startswith("listener.name.") and len(start) > len("listener.name.")
+    return STORE_KEYS.get(f"ssl.{rest}") if is_of_listener else None
 
 
 @dataclass(frozen=True)
