@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from pykraft.admin import Admin
 from pykraft.broker.describe import TAIL, NodeView
@@ -47,6 +47,7 @@ from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
+from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with
 from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
@@ -92,6 +93,7 @@ class Cluster:
         features: Mapping[str, int] | None = None,
         filesystem: FileSystem | None = None,
         network: NetworkMode = "fused",
+        security: ClusterSecurity | None = None,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -103,9 +105,11 @@ class Cluster:
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). ValueError names what is wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). With `security="SSL"` it is a secure one (`runtime.secure_files`). ValueError names what is
+        wrong with these; ClusterError if a node does not come up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
+        self._listener = listener_with(security)
         self._racks = rack_of_each(racks, nodes)
         self._filesystem = filesystem
         self.mode, self.network, self.timeouts = mode, network, timeouts
@@ -117,27 +121,31 @@ class Cluster:
         self.node_ids = self.broker_ids + self._separate
         self._check_unused()
         self._reservation = self._reserve_ports(port)
-        ports = iter(self._reservation.ports)
-        self._broker_ports = {node_id: next(ports) for node_id in self.broker_ids}
-        self._controller_ports = {node_id: next(ports) for node_id in self.controller_ids}
+        ports = self._reservation.ports
+        self._broker_ports = dict(zip(self.broker_ids, ports, strict=False))
+        self._controller_ports = dict(zip(self.controller_ids, ports[nodes:], strict=True))
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
         self._holdings = Holdings(self._nodes, self._reservation, [self._clock], None if directory else self.directory)
         self._released = release_when_forgotten(self, self._holdings)
-        self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
-        self._last_seen: dict[int, NodeView] = {}
-        self._admin: Admin | None = None
-        self._faults: list[Fault] = []
-        self._recording: RecordedFrames | None = None
+        self._begin_watching()
         self._is_closed = False
         self._extra = dict(properties or {})
+        self.secure_files: SecureFiles | None = None
         try:
             self.cluster_id = self._format()
             self._start_all()
         except BaseException:
             self._release()
             raise
+
+    def _begin_watching(self) -> None:
+        self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
+        self._last_seen: dict[int, NodeView] = {}
+        self._admin: Admin | None = None
+        self._faults: list[Fault] = []
+        self._recording: RecordedFrames | None = None
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -152,7 +160,7 @@ class Cluster:
         is_controller = node_id in self._controller_ports
         listeners = []
         if is_broker:
-            listeners.append(f"PLAINTEXT://{HOST}:{self._broker_ports[node_id]}")
+            listeners.append(f"{self._listener}://{HOST}:{self._broker_ports[node_id]}")
         if is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
         replicas = min(_MOST_REPLICAS, len(self.broker_ids))
@@ -161,12 +169,12 @@ class Cluster:
             "node.id": node_id,
             "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"{self._listener}:{self._listener},CONTROLLER:{self._listener}",
             "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
             "log.dirs": self.node_directory(node_id),
         }
         if is_broker:
-            own["inter.broker.listener.name"] = "PLAINTEXT"
+            own["inter.broker.listener.name"] = self._listener
         if node_id in self._racks:
             own["broker.rack"] = self._racks[node_id]
         if taken := own.keys() & self._extra.keys():
@@ -183,6 +191,8 @@ class Cluster:
         if self.timeouts == "lesson":
             others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
             others["transaction.state.log.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
+        if self.secure_files is not None:
+            others |= self.secure_files.node_properties(node_id)
         others |= self._extra
         return {key: str(value) for key, value in {**own, **others}.items()}
 
@@ -210,7 +220,7 @@ class Cluster:
         quorum's log names them."""
         before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
         if first is None:
-            wanted = [known_port(before[node_id], "PLAINTEXT") for node_id in self.broker_ids]
+            wanted = [known_port(before[node_id], self._listener) for node_id in self.broker_ids]
         else:
             wanted = [first + n for n in range(len(self.broker_ids))]
         wanted += [known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
@@ -242,6 +252,8 @@ class Cluster:
         """Write the properties files, and format the directories that are new; returns the cluster's id."""
         filesystem = OsFileSystem()
         self.directory.mkdir(parents=True, exist_ok=True)
+        if self._listener != "PLAINTEXT":
+            self.secure_files = SecureFiles(self.directory / "security", self.node_ids)
         found = {
             node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
             for node_id in self.node_ids
@@ -315,7 +327,7 @@ class Cluster:
                     continue
         elif alive := self.alive:
             if self._admin is None:
-                self._admin = Admin(bootstrap_servers=self.bootstrap_servers, default_api_timeout_ms=_ASK_TIMEOUT_MS)
+                self._admin = Admin(**self.client_settings(), default_api_timeout_ms=_ASK_TIMEOUT_MS)
                 self._holdings.others.append(self._admin)
             ready = [n for n in alive if isinstance(node := self._nodes[n], NodeProcess) and node.is_ready]
             self._last_seen |= view_over_the_wire(self._admin, alive, ready, self.controller_ids)
@@ -374,7 +386,13 @@ class Cluster:
 
     def admin(self) -> Admin:
         """An administrator's client of this cluster; close it."""
-        return Admin(bootstrap_servers=self.bootstrap_servers)
+        return Admin(**self.client_settings())
+
+    def client_settings(self, name: str = ADMIN) -> dict[str, Any]:
+        """What a client is given to begin with: ``Producer(**cluster.client_settings())``. On a secure cluster the
+        client is ``User:NAME``, and has a certificate for that."""
+        own = {} if self.secure_files is None else self.secure_files.client_settings(name)
+        return {"bootstrap.servers": self.bootstrap_servers, **own}
 
     def create_topic(
         self,

@@ -11,6 +11,11 @@ during the test fails it. ``@pytest.mark.kafka(nodes=3)`` asks for another one: 
 With ``kafka_scope = session`` (or module, ...) in pytest's own settings the tests share one, and have topics of their
 own; with ``kafka_network = staged`` its nodes have Kafka's threads. ``kafka_topic`` is the name of a new topic;
 ``@pytest.mark.kafka_topic(partitions=3)`` says what it is like.
+
+``kafka_secure`` is a cluster with TLS, for tests of a client's security settings::
+
+    def test_my_service_shows_its_certificate(kafka_secure):
+        settings = kafka_secure.client_settings("alice")  # ssl.keystore.location and the like
 """
 
 from __future__ import annotations
@@ -59,6 +64,17 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
     network = request.config.getini("kafka_network")
     with Cluster(**{"nodes": 1, "network": network, **_said(request, "kafka")}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_secure(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster of the test's own whose listeners have TLS and ask for a certificate: `Cluster.client_settings` has
+    one. The mark ``kafka`` counts here, too."""
+    from pykraft.cluster import Cluster
+
+    network = request.config.getini("kafka_network")
+    with Cluster(**{"nodes": 1, "network": network, "security": "SSL", **_said(request, "kafka")}) as cluster:
         yield cluster
 
 

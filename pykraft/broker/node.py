@@ -147,6 +147,13 @@ class Node:
         """Another node has not let this one in."""
         self._trace("login_refused", address=str(endpoint), reason=reason)
 
+    def note_stores(self, reason: str | None) -> None:
+        """The certificates of its listeners were read again, or `reason` says why they could not be."""
+        if reason is None:
+            self._trace("certificates_reloaded")
+        else:
+            self._trace("certificates_not_reloaded", reason=reason)
+
     def _survive_faults(self) -> None:
         """What a timer or a gauge raises is no reason to stop, and not every metadata record that cannot be loaded."""
         self.timer.on_error = partial(self.fault_handler.handle_fault, "timer")

@@ -11,7 +11,9 @@ from typing import Any
 from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, secret, string
+from pykraft.common.settings.tls_config import TLS_KEYS, TlsSettings, tls_settings
 from pykraft.common.types import Endpoint
+from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.security.login import MECHANISMS, SaslLogin, check_mechanism, login_of_jaas
 
 BOOTSTRAP_SERVERS = names("bootstrap.servers", [], "where to begin: host:port, ...", required=True)
@@ -26,8 +28,8 @@ DEFAULT_API_TIMEOUT_MS = integer("default.api.timeout.ms", 60_000, "a call waits
 SECURITY_PROTOCOL = string(
     "security.protocol",
     "PLAINTEXT",
-    "how bytes travel, and whether the client logs in (SASL)",
-    ["PLAINTEXT", "SASL_PLAINTEXT"],
+    "how bytes travel (SSL is TLS), and whether the client logs in (SASL)",
+    [each.name for each in SecurityProtocol],
 )
 SASL_MECHANISM = string("sasl.mechanism", "GSSAPI", f"what the client logs in with: {', '.join(MECHANISMS)}")
 SASL_JAAS_CONFIG = secret(
@@ -43,6 +45,7 @@ _COMMON: list[Key[Any]] = [
     SASL_JAAS_CONFIG,
     SASL_USERNAME,
     SASL_PASSWORD,
+    *TLS_KEYS,
     CLIENT_ID,
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
@@ -256,17 +259,22 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     unknown = definition.unknown(layer)
     if unknown:
         raise ConfigError(_unknown(unknown[0], sorted(definition.keys)))
-    protocol = str(layer.get(SECURITY_PROTOCOL.name, "")).upper()
-    if "SSL" in protocol:
-        raise ConfigError(f"security.protocol is {protocol!r}, but TLS is not built: use PLAINTEXT or SASL_PLAINTEXT")
+    if SECURITY_PROTOCOL.name in layer:
+        layer[SECURITY_PROTOCOL.name] = layer[SECURITY_PROTOCOL.name].upper()
     config = definition.resolve(layer)
     client_login(config)
+    client_tls(config)
     return config
+
+
+def client_tls(config: Config) -> TlsSettings | None:
+    """What the client shows and trusts; None if its bytes travel as they are. ConfigError is one sentence."""
+    return tls_settings(config) if SecurityProtocol[config[SECURITY_PROTOCOL]].has_tls else None
 
 
 def client_login(config: Config) -> SaslLogin | None:
     """What the client logs in with; None if it need not. ConfigError, without the password, if it cannot be known."""
-    if not config[SECURITY_PROTOCOL].startswith("SASL"):
+    if not SecurityProtocol[config[SECURITY_PROTOCOL]].has_sasl:
         return None
     mechanism = check_mechanism(config[SASL_MECHANISM], SASL_MECHANISM.name)
     if config[SASL_JAAS_CONFIG]:
@@ -281,7 +289,7 @@ def client_login(config: Config) -> SaslLogin | None:
 
 _NOT_BUILT = {
     "sasl": "of SASL more than PLAIN and SCRAM",
-    "ssl": "TLS",
+    "ssl": "of TLS more than PEM stores",
     "metric": "reporting metrics",
     "metrics": "reporting metrics",
     "interceptor": "interception",

@@ -62,6 +62,9 @@ class AuthenticationError(KafkaError):
     def __init__(self, detail: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, detail)
 
+    def __str__(self) -> str:
+        return self.detail if " TLS: " in self.detail else super().__str__()  # no code is on the wire for TLS
+
 
 class RebalanceInProgressError(KafkaError):
     """The offsets were not committed because the group is rebalancing; `poll()` completes the rebalance."""

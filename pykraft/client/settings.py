@@ -16,7 +16,7 @@ class ClientSettings(TypedDict, total=False):
     """Where to begin: host:port, ..."""
 
     security_protocol: str | None
-    """How bytes travel, and whether the client logs in (SASL) (default PLAINTEXT)."""
+    """How bytes travel (SSL is TLS), and whether the client logs in (SASL) (default PLAINTEXT)."""
 
     sasl_mechanism: str | None
     """What the client logs in with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 (default GSSAPI)."""
@@ -29,6 +29,48 @@ class ClientSettings(TypedDict, total=False):
 
     sasl_password: str | None
     """The client's password, in place of sasl.jaas.config."""
+
+    ssl_protocol: str | None
+    """The newest version of TLS that is spoken, if it is enabled (default TLSv1.3)."""
+
+    ssl_enabled_protocols: str | Sequence[str] | None
+    """The versions of TLS that are spoken (default TLSv1.2,TLSv1.3)."""
+
+    ssl_cipher_suites: str | Sequence[str] | None
+    """The cipher suites, under Java's names; by default OpenSSL's choice."""
+
+    ssl_keystore_type: str | None
+    """How the keystore is written; only PEM is read (default JKS)."""
+
+    ssl_keystore_location: str | None
+    """The file with the private key and its certificates."""
+
+    ssl_keystore_password: str | None
+    """Of a JKS or PKCS12 keystore; PEM has none."""
+
+    ssl_keystore_key: str | None
+    """The private key as PEM text."""
+
+    ssl_keystore_certificate_chain: str | None
+    """The certificate of that key and those that vouch for it, as PEM text."""
+
+    ssl_key_password: str | None
+    """What the private key is encrypted with, if it is."""
+
+    ssl_truststore_type: str | None
+    """How the truststore is written; only PEM is read (default JKS)."""
+
+    ssl_truststore_location: str | None
+    """The file with the authorities that are trusted."""
+
+    ssl_truststore_password: str | None
+    """Of a JKS or PKCS12 truststore; PEM has none."""
+
+    ssl_truststore_certificates: str | None
+    """The authorities that are trusted, as PEM text."""
+
+    ssl_endpoint_identification_algorithm: str | None
+    """Https: the host's name must be in its certificate; empty: it need not be (default https)."""
 
     client_id: str | None
     """What the brokers' journals call this client."""

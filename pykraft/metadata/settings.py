@@ -25,8 +25,9 @@ from typing import Any, NamedTuple, TypeVar
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_BROKER_CONFIG, REPLICATION_QUOTA_CONFIG
 from pykraft.common.settings.client_metrics_config import CLIENT_METRICS_CONFIG
-from pykraft.common.settings.config import Config, ConfigDef, Key, as_text
+from pykraft.common.settings.config import SECRET, Config, ConfigDef, Key, as_text
 from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
+from pykraft.common.settings.tls_config import store_key
 from pykraft.common.settings.topic_config import (
     BROKER_DEFAULTS,
     INTERNAL_BROKER_SETTINGS,
@@ -90,14 +91,19 @@ class Setting(NamedTuple):
 def node_layers(image: MetadataImage, node_id: int, static: Mapping[str, str]) -> NodeLayers:
     """The layers of a node whose properties file says `static`."""
     return NodeLayers(
-        _readable(image.config_of(BROKER_RESOURCE, str(node_id))),
+        _readable(image.config_of(BROKER_RESOURCE, str(node_id)), stores=True),
         _readable(image.config_of(BROKER_RESOURCE, ALL_BROKERS)),
         {name: value for name, value in static.items() if name in BROKER_DEFAULTS or name.startswith(INTERNAL_PREFIX)},
     )
 
 
-def _readable(layer: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in layer.items() if name in DYNAMIC_BROKER_CONFIGS and _can_read(name, value)}
+def _readable(layer: Mapping[str, str], stores: bool = False) -> dict[str, str]:
+    """What of it may be dynamic. `stores`: also those of listeners with TLS."""
+    return {
+        name: value
+        for name, value in layer.items()
+        if (name in DYNAMIC_BROKER_CONFIGS and _can_read(name, value)) or (stores and store_key(name) is not None)
+    }
 
 
 def _can_read(name: str, value: str) -> bool:
@@ -187,6 +193,7 @@ def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: Node
     shown = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
     found = [_of_broker(key, layers) for key in shown if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
     found += [_rate(key, layers) for key in _rates_in(layers.dynamic, layers.cluster)]
+    found += [_store(name, key, value) for name, value in layers.dynamic.items() if (key := store_key(name))]
     names = {setting.name for setting in found}
     for name in properties:
         if name not in names and not name.startswith(INTERNAL_PREFIX):
@@ -198,11 +205,22 @@ def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: Node
 
 def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
     places = tuple(_places(key.name, _other_names(key), layers, _default(key)))
+    if key.kind == SECRET:
+        places = tuple(place._replace(value=None) for place in places if place.value)
+        is_live = key.name in DYNAMIC_BROKER_CONFIGS
+        return Setting(key.name, None, places, config_type(key), key.meaning, not is_live, is_sensitive=True)
     value = next((place.value for place in places if place.name == key.name), None)
     if value is not None:
         value = as_text(key.read(value))
     is_read_only = key.name not in DYNAMIC_BROKER_CONFIGS
     return Setting(key.name, value, places, config_type(key), key.meaning, is_read_only)
+
+
+def _store(name: str, key: Key[Any], value: str) -> Setting:
+    """A store of a listener with TLS that was changed while the broker ran."""
+    shown = None if key.kind == SECRET else value
+    place = Place(name, shown, ConfigSource.DYNAMIC_BROKER)
+    return Setting(name, shown, (place,), config_type(key), key.meaning, is_sensitive=key.kind == SECRET)
 
 
 def _rates_in(*layers: Mapping[str, str]) -> list[Key[Any]]:

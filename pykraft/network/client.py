@@ -10,7 +10,7 @@ Follows org.apache.kafka.common.network.Selector and org.apache.kafka.clients.Ne
 import errno
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random, SystemRandom
 from typing import Any
 
@@ -31,8 +31,8 @@ class SocketWire(WatchedStream):
     def __init__(self, dialer: "SocketDialer", endpoint: Endpoint, peer: Peer, is_frozen: bool) -> None:
         sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
         super().__init__(dialer.selector, sock, peer.channel.frames)
-        self._dialer = dialer
-        self._peer = peer
+        self.dialer = dialer
+        self.peer = peer
         self.endpoint = endpoint
         self._is_connected = False
         self._is_frozen = is_frozen
@@ -75,16 +75,16 @@ class SocketWire(WatchedStream):
     def on_ready(self, events: int) -> None:
         if not self.events:
             return
-        now = self._dialer.peers.now
+        now = self.dialer.peers.now
         has_bytes = False
         try:
             if not self._is_connected:
                 if error := self._refusal():
-                    self._dialer.refused(self.endpoint, self._reason or os.strerror(error))
+                    self.dialer.refused(self.endpoint, self._reason or os.strerror(error))
                     raise OSError(error, "could not connect")
-                self._dialer.refusals.pop(self.endpoint, None)
+                self.dialer.refusals.pop(self.endpoint, None)
                 self._is_connected = True
-                self._peer.connected(now)
+                self.opened()
             elif events & WRITE:
                 self.flush()
             if events & ~WRITE:
@@ -93,14 +93,18 @@ class SocketWire(WatchedStream):
                     raise EOFError
             self._watch()
         except (OSError, EOFError):
-            self._peer.closed(now)
+            self.peer.closed(now)
             return
         if has_bytes:  # not above: an error of a callback is not one of the socket
-            self._peer.received(now)
+            self.peer.received(now)
+
+    def opened(self) -> None:
+        """The socket is connected. OSError: the connection is over."""
+        self.peer.connected(self.dialer.peers.now)
 
     def give_up(self) -> None:
         if self.events:
-            self._peer.closed(self._dialer.peers.now)
+            self.peer.closed(self.dialer.peers.now)
 
     def _watch(self) -> None:
         if self._is_connected and self.events:
@@ -119,14 +123,19 @@ class SocketWire(WatchedStream):
 
     def close(self) -> None:
         self.close_socket()
-        self._dialer.wires.discard(self)
+        self.dialer.wires.discard(self)
+
+
+WireMaker = Callable[["SocketDialer", Endpoint, Peer, bool], SocketWire]
+"""(dialer, endpoint, peer, whether its network is cut) -> the socket to it."""
 
 
 class SocketDialer:
     """Opens sockets. It knows its peers because it must pass them the time."""
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, make_wire: WireMaker) -> None:
         self.selector = selector
+        self._make_wire = make_wire
         self.peers: Peers
         self.wires: set[SocketWire] = set()
         self.refusals: dict[Endpoint, str] = {}
@@ -140,7 +149,7 @@ class SocketDialer:
         self.refusals[endpoint] = reason
 
     def dial(self, endpoint: Endpoint, peer: Peer) -> SocketWire:
-        wire = SocketWire(self, endpoint, peer, endpoint in self._frozen)
+        wire = self._make_wire(self, endpoint, peer, endpoint in self._frozen)
         self.wires.add(wire)
         return wire
 
@@ -165,8 +174,15 @@ class SocketDialer:
 class NetworkClient(Peers):
     """All connections that a node, or a client, has opened, on sockets."""
 
-    def __init__(self, selector: Selector, client_id: str, random: Random, is_of_node: bool = False) -> None:
-        self._dialer = SocketDialer(selector)
+    def __init__(
+        self,
+        selector: Selector,
+        client_id: str,
+        random: Random,
+        is_of_node: bool = False,
+        make_wire: WireMaker = SocketWire,
+    ) -> None:
+        self._dialer = SocketDialer(selector, make_wire)
         super().__init__(self._dialer, client_id, random, is_of_node)
         self._dialer.peers = self
         self.nonces = SystemRandom()

@@ -14,7 +14,7 @@ import select
 import selectors
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -157,7 +157,7 @@ class Stream:
         self._sent_of_first = 0
 
     @property
-    def output(self) -> deque[Any]:
+    def output(self) -> Collection[Any]:
         """What was sent, and has not left yet."""
         return self._out
 

@@ -19,7 +19,7 @@ import errno
 import socket
 import struct
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -39,6 +39,10 @@ _MOST_THROTTLED = 256
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 seconds: close() resets the connection
 
 
+StreamMaker = Callable[["Processor", socket.socket, FrameReader, Callable[[], object]], "AcceptedSocket"]
+"""(processor, socket, where its bytes go, what to call when it is closed) -> the stream under a connection."""
+
+
 class SocketOptions(NamedTuple):
     """What the configuration says about sockets."""
 
@@ -51,6 +55,8 @@ class SocketOptions(NamedTuple):
     max_file_number: int
     """Sockets stay below it: the rest of what the system lets the process open is for the log. The system gives the
     lowest number that is free, so a socket's number tells how many files are open."""
+    streams: Mapping[str, StreamMaker] = {}
+    """By listener: what makes its streams, where its bytes do not travel as they are (`network.tls`)."""
 
 
 class AcceptedSocket(WatchedStream):
@@ -180,7 +186,7 @@ class Processor:
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
         channel = self._requests.channel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
-        stream = AcceptedSocket(self, sock, channel.frames, when_closed)
+        stream = options.streams.get(listener, AcceptedSocket)(self, sock, channel.frames, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
         self._sockets.add(stream)

@@ -17,6 +17,7 @@ from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient
 from pykraft.network.selector import Selector, Told
 from pykraft.runtime.clock import MonotonicClock
+from pykraft.runtime.secure_sockets import client_wires
 
 T = TypeVar("T")
 _LONGEST_WAIT_MS = 100
@@ -33,10 +34,11 @@ class ClientLoop:
     """The sockets and the clock of one client."""
 
     def __init__(self, core: ClientCore, client_id: str, random: Random) -> None:
+        make_wire = client_wires(core.metadata.tls)
         self._core = core
         self._clock = MonotonicClock()
         self._selector = Selector()
-        self._network = NetworkClient(self._selector, client_id, random)
+        self._network = NetworkClient(self._selector, client_id, random, make_wire=make_wire)
         self._network.login_of = lambda _: core.metadata.login
         self._network.meant = core.metadata.meant
         self._network.on_misrouted = core.metadata.rebootstrap

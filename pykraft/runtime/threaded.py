@@ -26,7 +26,7 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -43,17 +43,21 @@ from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.prometheus import exposition_in_steps
+from pykraft.common.settings.tls_config import store_key
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
+from pykraft.metadata.delta import MetadataDelta
+from pykraft.metadata.image import BROKER_RESOURCE, ConfigResource, MetadataImage
 from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
-from pykraft.network.socket_server import SocketOptions
+from pykraft.network.socket_server import SocketOptions, StreamMaker
 from pykraft.protocol.api import ListenerKind
 from pykraft.runtime.background import BackgroundThread
 from pykraft.runtime.clock import SystemClock
 from pykraft.runtime.fused import FusedStages
+from pykraft.runtime.secure_sockets import NodeTls
 from pykraft.runtime.staged import StagedStages
 from pykraft.security.scram import compute
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
@@ -99,10 +103,11 @@ class NodeThread:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self.name = f"{name}-{config.node_id}"
         self._clock = clock
+        self._tls = NodeTls(config)
         self._selector = Selector()
         self._background = BackgroundThread(self.name, self._selector.wakeup)
         self._calls: deque[tuple[Callable[[Node], Any], Future[Any]]] = deque()
-        self._client = NetworkClient(self._selector, f"{self.name}-client", random, is_of_node=True)
+        self._client = NetworkClient(self._selector, f"{self.name}-client", random, True, self._tls.make_wire)
         self._stages: FusedStages | StagedStages | None = None
         self._outbox: list[Outbound] = []
         """What another thread that owned the node has left to be sent."""
@@ -128,6 +133,8 @@ class NodeThread:
                 nonces=SystemRandom(),
             )
             self._survive_faults(node.fault_handler)
+            if config.tls:
+                node.loader.publish_to(self._take_up_stores)
             self._client.on_refused_login = node.note_refused_login
             self.stages = self._stages = self._make_stages(network)
             self._bind()
@@ -146,7 +153,7 @@ class NodeThread:
         self._background.on_error = partial(faults.handle_fault, "background")
 
     def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
-        options, quotas = socket_options(self.node.config), connection_quotas(self.node.config)
+        options, quotas = socket_options(self.node.config, self._tls.streams), connection_quotas(self.node.config)
         self.node.client_quotas.on_change.append(lambda: self._set_rates_of_addresses(quotas))
         clock, values = self._clock.now, self.node.config.values
         if network == "fused":
@@ -190,6 +197,20 @@ class NodeThread:
                 raise ConfigError(
                     f"{node_keys.METRICS_LISTENER.name} cannot listen on {endpoint}: {error.strerror}"
                 ) from None
+
+    def _take_up_stores(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
+        """The stores of listeners with TLS may have changed, in the settings or on the disk: read them again. If that
+        fails, those from before stay."""
+        own = ConfigResource(BROKER_RESOURCE, str(self.node.config.node_id))
+        if own in delta.touched_configs:
+            settings, reason = image.config_of(*own), None
+            try:
+                self._tls.reload({name: text for name, text in settings.items() if store_key(name) is not None})
+            except ConfigError as error:
+                reason = str(error)
+            self.node.note_stores(reason)
+        return
+        yield
 
     def _exposition(self) -> Steps[str]:
         try:
@@ -372,7 +393,7 @@ class NodeThread:
         self._client.thaw(endpoint)
 
 
-def socket_options(config: NodeConfig) -> SocketOptions:
+def socket_options(config: NodeConfig, streams: Mapping[str, StreamMaker] | None = None) -> SocketOptions:
     values = config.values
     return SocketOptions(
         max_request_bytes=values[keys.SOCKET_REQUEST_MAX_BYTES],
@@ -382,6 +403,7 @@ def socket_options(config: NodeConfig) -> SocketOptions:
         max_idle_ms=values[keys.CONNECTIONS_MAX_IDLE_MS],
         queued_max_requests=values[keys.QUEUED_MAX_REQUESTS],
         max_file_number=most_open_files() * 7 // 8,
+        streams=streams or {},
     )
 
 

@@ -208,8 +208,12 @@ def test_options_travel() -> None:
         ({"subscribe": "a", "kafka__request__timeout__ms": "2147483648"}, "kafka.request.timeout.ms is '2147483648'"),
         ({"subscribe": "a", "kafka__bootstrap__servers": " "}, "kafka.bootstrap.servers is '', but must be"),
         (
-            {"subscribe": "a", "kafka__security__protocol": "SSL"},
-            "kafka.security.protocol is 'SSL', but TLS is not built",
+            {"subscribe": "a", "kafka__security__protocol": "TLS"},
+            "kafka.security.protocol is 'TLS', but must be one of PLAINTEXT, SSL",
+        ),
+        (
+            {"subscribe": "a", "kafka__security__protocol": "SSL", "kafka__ssl__truststore__location": "t.jks"},
+            "kafka.ssl.truststore.type is JKS, but must be PEM",
         ),
         (
             {"subscribe": "a", "kafka__auto__offset__reset": "none"},

@@ -32,6 +32,7 @@ from pykraft.broker.settings.sasl_config import (
     sasl_names,
 )
 from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
+from pykraft.broker.settings.tls_listeners import TLS_LISTENER_KEYS, ListenerTls, own_tls_names, tls_of_listeners
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
 from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
@@ -255,6 +256,7 @@ _NODE_KEYS: list[Key[Any]] = [
     *QUOTA_KEYS,
     *LIVE_BROKER_CONFIG.keys.values(),
     *SOCKET_KEYS,
+    *TLS_LISTENER_KEYS,
     *RAFT_KEYS,
     *CONTROLLER_KEYS,
     *GROUP_KEYS,
@@ -275,6 +277,8 @@ class NodeConfig:
     controller_listener: str
     protocols: Mapping[str, SecurityProtocol]
     """Of the listeners, by name; the controllers' is here also if this node does not have it."""
+    tls: Mapping[str, ListenerTls]
+    """The TLS of those that have it."""
     voters: tuple[Node, ...]
     """The static voters, as ``controller.quorum.voters`` names them: those of kraft.version 0."""
     bootstrap: tuple[Endpoint, ...]
@@ -335,7 +339,8 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     controller_names = [name.upper() for name in values[CONTROLLER_LISTENER_NAMES]]
     for name in controller_names:  # a broker alone has no such listener, and connects to it
         protocol_of(name, protocols)
-    of_listeners = check_listener_keys(by_name, properties) | sasl_names((*by_name, *controller_names))
+    named = {*by_name, *controller_names}
+    of_listeners = check_listener_keys(by_name, properties) | sasl_names(named) | own_tls_names(named)
     controller_listener = controller_names[0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
@@ -360,6 +365,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
         inter_broker_listener=inter_broker,
         controller_listener=controller_listener,
         protocols=protocols,
+        tls=tls_of_listeners(sorted(named), protocols, properties),
         voters=voters,
         bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
         log_dir=_folder(directories[0]),

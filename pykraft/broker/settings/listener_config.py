@@ -58,9 +58,6 @@ LISTENER_KEYS: list[Key[Any]] = [
     LISTENER_SECURITY_PROTOCOL_MAP,
 ]
 
-BUILT = frozenset({SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT})
-"""The protocols that a listener may have yet."""
-
 
 @dataclass(frozen=True)
 class Listener:
@@ -95,18 +92,12 @@ def read_protocols(values: Config) -> dict[str, SecurityProtocol]:
 
 
 def protocol_of(name: str, protocols: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
-    """The protocol of a listener; ConfigError if it has none, or one that is not built."""
+    """The protocol of a listener; ConfigError if it has none."""
     protocol = protocols.get(name)
     if protocol is None:
         raise ConfigError(
             f"{LISTENER_SECURITY_PROTOCOL_MAP.name} has no entry for listener {name}: add {name}:PLAINTEXT, or another"
             " protocol"
-        )
-    if protocol not in BUILT:
-        raise ConfigError(
-            f"listener {name} has protocol {protocol.name}, but must have "
-            + " or ".join(each.name for each in sorted(BUILT))
-            + ": others are not built"
         )
     return protocol
 

@@ -5,7 +5,7 @@ or SIGTERM ends them. Without ``--data`` nothing is left behind.
 
 They wait for less than Kafka's defaults tell (a dead broker is fenced in a second, a group is not held back for those
 who might join); ``--timeouts kafka`` gives Kafka's own times. ``--override`` gives every node a setting, as with
-kafka-server-start.sh.
+kafka-server-start.sh. ``--secure`` gives all listeners TLS: clients need the certificate whose files it names.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pykraft.cluster import Cluster, ClusterError
 from pykraft.commands.common import CommandError, add_network, pairs, say
+from pykraft.runtime.secure_files import ADMIN
 from pykraft.storage.upkeep.log_manager import DirectoryInUseError
 from pykraft.timeouts import PROFILES
 
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the data here, and go on with what is there")
     parser.add_argument("--timeouts", choices=sorted(PROFILES), default="lesson", help="how long nodes wait (lesson)")
     add_network(parser)
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="TLS on all listeners, with certificates that are made now; says where the clients' settings are",
+    )
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of the nodes; may be repeated"
     )
@@ -46,7 +52,12 @@ def run(options: argparse.Namespace) -> int:
             directory=options.data,
             properties=settings,
             network=options.network,
+            security="SSL" if options.secure else None,
         ) as cluster:
+            if cluster.secure_files is not None:
+                java, librdkafka = cluster.secure_files.write_client_files(ADMIN)
+                say(f"settings of the client User:{ADMIN}, for Java and pykraft's commands: {java}")
+                say(f"and for librdkafka: {librdkafka}")
             say(f"ready at {cluster.bootstrap_servers}; Ctrl-C ends it")
             sys.stdout.flush()
             with suppress(KeyboardInterrupt):

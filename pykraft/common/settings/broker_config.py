@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, ConfigDef, Key, boolean, integer, names
+from pykraft.common.settings.tls_config import store_key
 from pykraft.common.settings.topic_config import DYNAMIC_TOPIC_DEFAULTS
 
 PRODUCER_ID_EXPIRATION_MS = integer(
@@ -76,3 +77,8 @@ REPLICATION_QUOTA_CONFIG = ConfigDef(
 """What is set while brokers run, or not at all."""
 DYNAMIC_BROKER_CONFIGS = DYNAMIC_TOPIC_DEFAULTS | LIVE_BROKER_CONFIG.keys.keys() | REPLICATION_QUOTA_CONFIG.keys.keys()
 """The names of all of them."""
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether a broker's setting may be changed while it runs; besides those, the stores of a listener with TLS."""
+    return name in DYNAMIC_BROKER_CONFIGS or store_key(name) is not None

@@ -30,9 +30,9 @@ from typing import TypedDict
 '''
 _TYPES = {
     "string": "str | None",
-    "password": "str | None",
     "boolean": "bool | str | None",
     "list": "str | Sequence[str] | None",
+    "password": "str | None",
     **dict.fromkeys(("short", "int", "long"), "int | str | None"),
 }
 _CLASSES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.broker.settings import listener_config
 from pykraft.protocol.messages.cluster import DescribeClusterRequest, MetadataRequest
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.server_channel import InboundRequest
@@ -12,8 +11,7 @@ from tests.harness.lone_node import LoneNode
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> LoneNode:
-    monkeypatch.setattr(listener_config, "BUILT", frozenset(SecurityProtocol))
+def node() -> LoneNode:
     return LoneNode(
         listeners="PLAINTEXT://node:9092,OUTSIDE://node:9094,CONTROLLER://node:9093",
         advertised_listeners="OUTSIDE://public:19094",

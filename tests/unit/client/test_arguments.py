@@ -182,10 +182,20 @@ def test_a_setting_that_fits_no_request_is_refused(settings: dict[str, int]) -> 
         Producer(bootstrap_servers=NOBODY, **settings)
 
 
-def test_there_is_one_security_protocol() -> None:
-    Producer(bootstrap_servers=NOBODY, security_protocol="PLAINTEXT").close()
-    with pytest.raises(ConfigError, match=r"security\.protocol is 'SSL', but TLS is not built"):
-        Producer(bootstrap_servers=NOBODY, security_protocol="SSL")
+def test_a_security_protocol_is_one_of_four_and_a_store_of_java_is_refused() -> None:
+    for protocol in ("PLAINTEXT", "SSL", "ssl"):
+        Producer(bootstrap_servers=NOBODY, security_protocol=protocol).close()
+    with pytest.raises(ConfigError, match=r"but must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"):
+        Producer(bootstrap_servers=NOBODY, security_protocol="TLS")
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.type is JKS, but must be PEM: `keytool -importkeystore"):
+        Producer(bootstrap_servers=NOBODY, security_protocol="SSL", ssl_truststore_location="trust.jks")
+    with pytest.raises(ConfigError, match=r"the truststore in no/trust\.pem cannot be read: No such file"):
+        Producer(
+            bootstrap_servers=NOBODY,
+            security_protocol="SSL",
+            ssl_truststore_type="PEM",
+            ssl_truststore_location="no/trust.pem",
+        )
 
 
 @pytest.mark.parametrize(

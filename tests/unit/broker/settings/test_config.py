@@ -98,7 +98,10 @@ def test_a_node_is_what_its_file_says() -> None:
             "inter.broker.listener.name is 'CONTROLLER', but must be",
         ),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "has 'PLAINTEXT', but must have NAME:PROTOCOL"),
-        ({"listener.security.protocol.map": "CONTROLLER:SSL"}, "has protocol SSL, but must have PLAINTEXT"),
+        (
+            {"listener.security.protocol.map": "CONTROLLER:TLS"},
+            "gives CONTROLLER the protocol TLS, but must give it one",
+        ),
         ({"controller.quorum.voters": None}, "controller.quorum.voters is not set, but must be: id@host:port"),
         ({"controller.quorum.voters": "h:9093"}, "controller.quorum.voters has 'h:9093', but must have id@host:port"),
         (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pykraft.broker.settings import listener_config
 from pykraft.broker.settings.config import NodeConfig, read_node_config
 from pykraft.broker.settings.listener_config import listener_prefix, settings_of_listener
+from pykraft.broker.settings.tls_listeners import read_listener_tls
 from pykraft.common.errors import ConfigError
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
@@ -29,12 +29,6 @@ COMBINED = {
     "listener.security.protocol.map": "CLIENTS:SASL_SSL,PEERS:SSL,controller:sasl_plaintext",
     "inter.broker.listener.name": "peers",
 }
-
-
-@pytest.fixture(autouse=True)
-def _all_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read here does not depend on which protocols a listener may have yet."""
-    monkeypatch.setattr(listener_config, "BUILT", frozenset(SecurityProtocol))
 
 
 def read(properties: dict[str, str], **changes: str | None) -> NodeConfig:
@@ -114,3 +108,19 @@ def test_a_listeners_own_setting_hides_the_plain_one_for_this_listener_alone() -
     assert clients["sasl.enabled.mechanisms"] == "PLAIN" and clients["plain.sasl.jaas.config"] == "secret"
     assert "plain.sasl.jaas.config" not in peers
     assert listener_prefix("CLIENTS") == "listener.name.clients."
+
+
+@pytest.mark.parametrize(
+    ("protocol", "setting", "asks"),
+    [
+        (SecurityProtocol.SSL, "ssl.client.auth", "required"),
+        (SecurityProtocol.SASL_SSL, "ssl.client.auth", "none"),
+        (SecurityProtocol.SASL_SSL, "listener.name.clients.ssl.client.auth", "required"),
+        (SecurityProtocol.SSL, "listener.name.others.ssl.client.auth", "none"),
+    ],
+)
+def test_where_clients_log_in_only_the_listeners_own_setting_asks_for_a_certificate(
+    protocol: SecurityProtocol, setting: str, asks: str
+) -> None:
+    tls = read_listener_tls("CLIENTS", protocol, {setting: "required"})
+    assert (tls.client_auth, tls.mapping is None) == (asks, protocol.has_sasl)
