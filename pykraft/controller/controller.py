@@ -40,9 +40,10 @@ from pykraft.common.time_slice import EndlessSlice, TimeSlice
 from pykraft.common.trace import Tracer
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.controller import config as keys
-from pykraft.controller.acls import AclControl
+from pykraft.controller.access.acls import AclControl
+from pykraft.controller.access.client_quotas import alter_client_quotas
+from pykraft.controller.access.scram import alter_scram_credentials
 from pykraft.controller.change_queue import ChangeQueue
-from pykraft.controller.client_quotas import alter_client_quotas
 from pykraft.controller.cluster_control import ClusterControl
 from pykraft.controller.configs import ConfigControl
 from pykraft.controller.controller_control import register_controller, unregister_controller
@@ -57,7 +58,6 @@ from pykraft.controller.partitions.topics import TopicControl
 from pykraft.controller.periodic import PeriodicTasks
 from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Charge, Result, VersionedRecord, check_size
-from pykraft.controller.scram import alter_scram_credentials
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader

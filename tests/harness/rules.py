@@ -16,7 +16,7 @@ from pykraft.common.acl import (
     PatternType,
 )
 from pykraft.common.types import Uuid
-from pykraft.controller.acls import fields_of
+from pykraft.controller.access.acls import fields_of
 from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from pykraft.protocol.messages.records import AccessControlEntryRecord
 

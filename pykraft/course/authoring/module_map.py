@@ -257,7 +257,7 @@ ROOMS = (
     *("transport", "security", "network", "runtime"),
     *("broker", "broker/turns", "broker/requests", "broker/requests/data", "broker/requests/coordinators"),
     *("broker/requests/cluster", "broker/replication", "broker/coordination", "broker/startup", "broker/settings"),
-    *("raft", "raft/log", "metadata", "controller", "controller/partitions"),
+    *("raft", "raft/log", "metadata", "controller", "controller/access", "controller/partitions"),
     *("coordinator", "coordinator/group", "coordinator/group/consumer_groups", "coordinator/group/classic_groups"),
     *("coordinator/transaction", "client", "client/producing", "client/consuming", "client/administration"),
     *("common", "common/settings", "common/quotas", "common/assignors"),

@@ -17,8 +17,8 @@ from pykraft.common.acl import (
 )
 from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.controller import acls
-from pykraft.controller.acls import AclControl
+from pykraft.controller.access import acls
+from pykraft.controller.access.acls import AclControl
 from pykraft.metadata.acls import binding
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage

@@ -9,7 +9,7 @@ import pytest
 
 from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode
-from pykraft.controller.scram import alter_scram_credentials
+from pykraft.controller.access.scram import alter_scram_credentials
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykraft.protocol.messages.records import UserScramCredentialRecord
