@@ -1,6 +1,6 @@
 """PLAIN (RFC 4616): the client sends its name and its password, as they are.
 
-One token: ``[authorization id] NUL name NUL password``. Whoever reads the connection reads the password, so PLAIN
+One token: ``[authorization id] NUL name NUL password``. An eavesdropper on the connection reads the password, so PLAIN
 belongs on a connection with TLS.
 
 The server compares hashes of equal length, also for a user that it does not know. So neither the answer nor its time

@@ -128,7 +128,7 @@ def secure_text(random: Random) -> str:
 
 def unknown_user(mechanism: ScramMechanism, user: str, secret: bytes, iterations: int) -> ScramCredential:
     """What an unknown user is asked with: always the same salt, which looks like any other, and keys that no password
-    has. Without the `secret` the salt cannot be told from a real one."""
+    has. Without the `secret` the salt looks like a real one."""
     drawn = hmac.digest(secret, f"{mechanism.value} {user}".encode("utf-8", "surrogatepass"), "sha512")
     salt = _text_of(int.from_bytes(drawn[:17], "big") & ((1 << _NONCE_BITS) - 1)).encode()
     keys = hmac.digest(secret, drawn, "sha512")

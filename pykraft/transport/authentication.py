@@ -3,9 +3,9 @@
 Until then the channel answers, or refuses, everything itself, but for ApiVersions. The states, and what a request does
 in each::
 
-    request \\ state     INITIAL          VERSIONS_TOLD    AUTHENTICATING                    COMPLETE
+    request \\ state     INITIAL          VERSIONS_SENT    AUTHENTICATING                    COMPLETE
     ------------------  ---------------  ---------------  --------------------------------  ------------------
-    ApiVersions         VERSIONS_TOLD    failed           failed, after ILLEGAL_SASL_STATE  to the node
+    ApiVersions         VERSIONS_SENT    failed           failed, after ILLEGAL_SASL_STATE  to the node
     SaslHandshake       AUTHENTICATING   AUTHENTICATING   failed, after ILLEGAL_SASL_STATE  to the node, which says
     SaslAuthenticate    failed           failed           the token's answer, or COMPLETE   ILLEGAL_SASL_STATE
     any other           failed           failed           failed, after ILLEGAL_SASL_STATE  to the node
@@ -69,7 +69,7 @@ class AuthenticationFailed(ProtocolError):  # noqa: N818 (it is an answer, not a
 
 class AuthenticationState(Enum):
     INITIAL = "initial"
-    VERSIONS_TOLD = "versions told"
+    VERSIONS_SENT = "versions sent"
     AUTHENTICATING = "authenticating"
     COMPLETE = "complete"
     FAILED = "failed"
@@ -146,7 +146,7 @@ class SaslServerChannel(ServerChannel):
             return self._handshake(message, context)
         if message is None:  # it has more elements than any such request needs
             raise self._failed()
-        self.authentication_state = AuthenticationState.VERSIONS_TOLD
+        self.authentication_state = AuthenticationState.VERSIONS_SENT
         return InboundRequest(context, message)
 
     def _handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> Response:

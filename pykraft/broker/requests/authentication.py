@@ -66,7 +66,7 @@ class ScramUsers:
 def authentications(
     config: NodeConfig, image: Callable[[], MetadataImage], cluster_id: str, random: Random
 ) -> dict[str, Authentication]:
-    """By the names of the listeners that have SASL. The `random` draws nonces, which nobody must foresee."""
+    """By the names of the listeners that have SASL. The `random` draws nonces, which no client must foresee."""
     users = ScramUsers(image, cluster_id)
     return {
         name: Authentication(

@@ -119,14 +119,14 @@ def token(data: bytes = GOOD) -> SaslAuthenticateRequest:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-INITIAL, TOLD, AUTHENTICATING, COMPLETE = "initial", "versions told", "authenticating", "complete"
+INITIAL, SENT, AUTHENTICATING, COMPLETE = "initial", "versions sent", "authenticating", "complete"
 SERVED, FAILS, GOES_ON = "served", "fails", "goes on"
 ILLEGAL = int(ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def in_state(state: str) -> Login:
     login = Login()
-    if state == TOLD:
+    if state == SENT:
         login.say(VERSIONS)
     if state in (AUTHENTICATING, COMPLETE):
         login.shake()
@@ -142,10 +142,10 @@ TABLE: list[tuple[str, Request, str | int]] = [
     (INITIAL, SaslHandshakeRequest(mechanism=PLAIN), GOES_ON),
     (INITIAL, token(), FAILS),
     (INITIAL, METADATA, FAILS),
-    (TOLD, VERSIONS, FAILS),
-    (TOLD, SaslHandshakeRequest(mechanism=PLAIN), GOES_ON),
-    (TOLD, token(), FAILS),
-    (TOLD, METADATA, FAILS),
+    (SENT, VERSIONS, FAILS),
+    (SENT, SaslHandshakeRequest(mechanism=PLAIN), GOES_ON),
+    (SENT, token(), FAILS),
+    (SENT, METADATA, FAILS),
     (AUTHENTICATING, VERSIONS, ILLEGAL),
     (AUTHENTICATING, SaslHandshakeRequest(mechanism=PLAIN), ILLEGAL),
     (AUTHENTICATING, token(), GOES_ON),
