@@ -113,6 +113,7 @@ ROLES_OF_PATH = {
     "BrokerRegistration.broker_id": "new broker",
     "BrokerRegistration.log_dirs": "directory id",
     "BrokerHeartbeat.offline_log_dirs": "strange directory id",
+    "BrokerHeartbeat.cordoned_log_dirs": "strange directory id",
     "JoinGroup.group_id": "classic group",
     "SyncGroup.group_id": "classic group",
     "LeaveGroup.group_id": "classic group",
@@ -161,6 +162,10 @@ PLAIN_OF_PATH: dict[str, Any] = {
     "Vote.topics.partitions.replica_epoch": 0,
     "Fetch.topics.partitions.current_leader_epoch": -1,
     "DeleteRecords.topics.partitions.offset": 0,
+    "AlterClientQuotas.entries.entity.entity_type": "client-id",
+    "AlterClientQuotas.entries.ops.key": "producer_byte_rate",
+    "AlterClientQuotas.entries.ops.value": 1_000_000.0,
+    "DescribeClientQuotas.components.entity_type": "client-id",
     "CreateTopics.topics.assignments": ...,
     "CreateTopics.topics.configs": ...,
 }
