@@ -15,7 +15,7 @@ from pykraft.protocol.messages.sasl import (
     SaslHandshakeRequest,
 )
 from tests.harness.lone_node import LoneNode
-from tests.unit.controller.test_scram import asked, drop, put
+from tests.unit.controller.access.test_scram import asked, drop, put
 
 Describe = DescribeUserScramCredentialsRequest
 
