@@ -9,11 +9,11 @@ from pykraft.broker.requests.envelope import EnvelopeApis
 from pykraft.broker.requests.forwarding import ForwardingApis
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.types import METADATA_TOPIC, Node
+from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Node
 from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.brokers import EnvelopeResponse
-from pykraft.protocol.messages.quorum import DescribeQuorumRequest
+from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
 from pykraft.protocol.schema import Request
 from pykraft.transport.server_connection import Answer
 from tests.harness.answering import answered
@@ -47,6 +47,8 @@ FORWARDED: list[Request] = [
     UnregisterBrokerRequest(broker_id=1),
     UnregisterControllerRequest(controller_id=1),
     DescribeQuorumRequest(topics=[QUORUM]),
+    AddRaftVoterRequest(timeout_ms=1, voter_id=9, voter_directory_id=ZERO_UUID, listeners=[]),
+    RemoveRaftVoterRequest(voter_id=9, voter_directory_id=ZERO_UUID),
     update(("group.version", 1)),
     change((TOPIC, "t", [])),
     replace_all((TOPIC, "t", [])),
