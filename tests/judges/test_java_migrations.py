@@ -36,12 +36,6 @@ from tests.harness.migrations import (
 )
 
 SEEDS = 20
-AT_ONCE = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.assignment.interval.ms": "0",
-    "group.consumer.assignor.offload.enable": "false",
-}
-"""Kafka 4.3 and later compute an assignment beside heartbeats, and not twice in a second; so they do it as 4.2 does."""
 pytestmark = pytest.mark.limit(300)
 
 
@@ -106,8 +100,7 @@ def side(request: pytest.FixtureRequest) -> Iterator[tuple[KafkaSide, dict[str, 
         pytest.skip(reason)
     policy, dialogues = ({}, ALLOWED) if request.param == "allowed" else (DISABLED, FORBIDDEN)
     properties = {**PROPERTIES, **policy}
-    of_kafka = {**properties, **AT_ONCE, "broker.rack": RACK}
-    with ApacheKafka(properties=of_kafka, heap="384m", java_options=QUICK_START) as kafka:
+    with ApacheKafka(properties={**properties, "broker.rack": RACK}, heap="384m", java_options=QUICK_START) as kafka:
         side = KafkaSide(kafka)
         yield side, properties, dialogues
         side.close()
