@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pykraft.client.administration.configs import AlterConfigOp, ConfigResource, ConfigResourceType
     from pykraft.client.administration.elections import ElectionType
     from pykraft.client.administration.features import FeatureUpdate, UpgradeType
+    from pykraft.client.administration.quotas import ClientQuotaEntity, ClientQuotaFilter
     from pykraft.client.administration.scram import (
         ScramMechanism,
         UserScramCredentialDeletion,
@@ -54,6 +55,8 @@ _HOMES = {
     "AlterConfigOp": "pykraft.client.administration.configs",
     "AuthenticationError": "pykraft.client.errors",
     "ClientClosedError": "pykraft.runtime.client_thread",
+    "ClientQuotaEntity": "pykraft.client.administration.quotas",
+    "ClientQuotaFilter": "pykraft.client.administration.quotas",
     "ClientTimeoutError": "pykraft.client.errors",
     "Cluster": "pykraft.cluster",
     "ClusterError": "pykraft.cluster",
@@ -98,6 +101,8 @@ __all__ = [
     "AlterConfigOp",
     "AuthenticationError",
     "ClientClosedError",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
     "ClientTimeoutError",
     "Cluster",
     "ClusterError",

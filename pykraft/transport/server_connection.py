@@ -86,6 +86,7 @@ from typing import Any, NamedTuple, Protocol
 from pykraft.common.core import Promise, Steps, finish
 from pykraft.common.errors import ProtocolError
 from pykraft.common.time_slice import TimeSlice, take_steps
+from pykraft.common.timer import TimerTask
 from pykraft.protocol.header import SIZE, response_frame
 from pykraft.protocol.listeners import ListenerKind
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse
@@ -285,6 +286,8 @@ class ServerConnection:
         """The requests that they answer."""
         self._burst_left = self._burst_ends = 0
         """How many requests the burst may have from here on, and until when; 0 before its second request."""
+        self._unmuting: TimerTask | None = None
+        """Ends the time for which the client is throttled."""
         self._is_ending = False
         """It closes when its output has left."""
         limit_ms = channel.authentication_ms
@@ -509,7 +512,7 @@ class ServerConnection:
             self.end()
             return None
         if throttle_ms > 0:
-            requests.pace.pause(throttle_ms, self._unthrottle)
+            self._unmuting = requests.pace.pause(throttle_ms, self._unthrottle)
         self.go_on()
         return None
 
@@ -574,8 +577,9 @@ class ServerConnection:
         """Close the stream, and abandon what the client will not read any more."""
         if self.is_open:
             self.is_open = False
-            if self._proof_is_due is not None:
-                self._proof_is_due.cancel()
+            for task in (self._proof_is_due, self._unmuting):
+                if task is not None:
+                    task.cancel()
             if self._requests.recorder is not None:  # before the client can know
                 self._requests.recorder.closed(self.channel.connection_id)
             self.stream.close(reset)

@@ -140,11 +140,12 @@ class QuotaManager:
             if sensor.throttles is None:
                 sensor.throttles = SampledRate(*_THROTTLES)
             sensor.throttles.record(throttle_ms, now)
-        heappush(self._throttled, now + throttle_ms)
-        self.throttled(now)
+        if self.throttled(now) < MOST_SENSORS:
+            heappush(self._throttled, now + throttle_ms)
 
     def throttled(self, now: int) -> int:
-        """How many connections are throttled for the sake of this quota."""
+        """How many connections are throttled for the sake of this quota, `MOST_SENSORS` at most. Those that were closed
+        count until their time is over, as in Kafka."""
         while self._throttled and self._throttled[0] <= now:
             heappop(self._throttled)
         return len(self._throttled)

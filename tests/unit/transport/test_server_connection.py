@@ -212,6 +212,15 @@ def test_a_throttled_connection_that_closes_is_left_alone_when_its_time_is_over(
     assert not story.promises and story.pipe.is_closed
 
 
+def test_a_throttled_connection_that_closes_is_not_kept_until_its_time_is_over() -> None:
+    """A client with a tiny quota may be throttled for weeks, and connect again and again."""
+    story = Story()
+    story.bring(METADATA)
+    story.answer(1, charge=lambda _: 300)
+    story.connection.close()
+    assert story.timer.deadline == FOREVER
+
+
 # --- a client that hangs up -------------------------------------------------------------------------------------------
 
 
