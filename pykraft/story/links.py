@@ -5,7 +5,8 @@
     pykraft/0.1.0/first-loss/7/861.kill.2/1042.restart.2
 
 A version, a scene, its seed, and what was done in which step. The same version makes the same history of it, on any
-machine. Another version may have other steps, so a link of one is refused, in a sentence.
+machine. Another version may have other steps, so a link of one is refused, in a sentence. A dot in the name of a client
+is written ``~``.
 """
 
 from collections.abc import Sequence
@@ -85,10 +86,10 @@ def _written(step: int, deed: Intervention) -> str:
         case Kill() | Restart():
             values = [deed.node]
         case Fire():
-            values = [deed.node, deed.timer]
+            values = [deed.host, deed.timer]
         case _:
             raise TypeError(f"a link has no word for {deed!r}")
-    return ".".join([str(step), type(deed).__name__.lower(), *map(str, values)])
+    return ".".join([str(step), type(deed).__name__.lower(), *(str(value).replace(".", "~") for value in values)])
 
 
 def _read(text: str) -> tuple[int, Intervention]:
@@ -103,4 +104,4 @@ def _read(text: str) -> tuple[int, Intervention]:
 
 
 def _value(text: str) -> Host:
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdigit() else text.replace("~", ".")
