@@ -140,7 +140,7 @@ def _keys(
 
 
 def fire_of_group(cluster: SimulatedCluster, place: Place) -> None:
-    """Let the timer that is kept there run out now: the coordinator removes the member, or goes on with those that are there."""
+    """Let the timer that is kept there run out now: the coordinator removes a member, or goes on with those it has."""
     machine = cluster.nodes[place.node_id]
     assert machine.node is not None and machine.node.broker is not None
     kept = machine.node.broker.groups.runtime.timer(place.partition)

@@ -191,8 +191,8 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Fire:
-    """A timer runs out now: `fetch` or `election`, by which a node seeks votes; `session`, by which the active controller
-    gives a broker up; or one of a group (`sim.coordination`), which may be a client's."""
+    """A timer runs out now: `fetch` or `election`, by which a node seeks votes; `session`, by which the active
+    controller gives a broker up; or one of a group (`sim.coordination`), which may be a client's."""
 
     host: Host
     timer: str

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pykraft.common.version import VERSION
 from pykraft.sim.cluster import Intervention
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Duplicate, Fire, Heal, Host, Kill, Restart
-from pykraft.story.scenes import SCENES, scene
+from pykraft.story.scenes import SCENES, is_scene, scene
 from pykraft.story.story import Story
 
 _NAME = "pykraft"
@@ -59,7 +59,7 @@ class Link:
                 f"this history was recorded by pykraft {version}, and this is pykraft {VERSION}: "
                 f"the same steps may be others here"
             )
-        if known not in SCENES or seed != str(scene(known).seed):
+        if not is_scene(known) or seed != str(scene(known).seed):
             raise UnknownHistory(f"there is no scene {known!r} with seed {seed}; there are {', '.join(SCENES)}")
         return cls(known, tuple(_read(deed) for deed in deeds))
 

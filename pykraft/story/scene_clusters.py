@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, GROUPS, GroupKnobs, Knobs, TransactionKnobs, calm, draw
+from pykraft.sim.trouble.knobs import CLASSIC, GROUPS, GroupKnobs, Knobs, TransactionKnobs, calm, draw
 
 _NEVER_MS = 600_000
 PRODUCER: Mapping[str, object] = {

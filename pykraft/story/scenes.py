@@ -17,16 +17,19 @@ simulated history.
     lost-marker     a transaction's coordinator dies with a marker that it owes
     group           a member of a consumer group crashes, one comes, one pauses
     classic-group   the same under the classic protocol
+    seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pykraft.common.types import TopicPartition
+from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.transaction_laws import BANK
-from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs
+from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs, calm, draw
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.story import plans
 from pykraft.story.checkpoints import Plan
@@ -35,7 +38,7 @@ from pykraft.story.story import Story
 
 S = TypeVar("S", bound=Story)
 REPLICAS, PARTITIONS, METADATA = "replicas", "partitions", "metadata"
-"""What a scene's lanes are: the replicas of its partition, the partitions of its topic, the metadata log of each node."""
+"""What a scene's lanes are: the replicas of its partition, its topic's partitions, or the metadata log of each node."""
 LOSSES, GROUP, TRANSACTIONS, QUORUM = "losses", "group", "transactions", "quorum"
 """What a scene tells of."""
 
@@ -79,7 +82,7 @@ class Scene:
     """The lanes say what is on the disk."""
     moments: tuple[str, ...] = ()
     """Where a reader shall look: each is words of a step's sentence, or ``next`` and a kind of mark. Each is looked for
-    after the one before; the first one after the player's opening."""
+    after the one before; the first one from the failure on."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -97,6 +100,8 @@ class Scene:
 
 _CUT_MS, _HEAL_MS, _END_MS = 4_500, 7_500, 9_500
 _SEED = 7
+_SEED_NAME = re.compile(r"seed-(\d{1,10})(-calm)?")
+_MOST_OF_A_SEED_MS = 4_000
 _HASTY = {**PRODUCER, "acks": "1", "max.in.flight.requests.per.connection": 5}
 
 
@@ -157,12 +162,12 @@ def _yours() -> Scene:
 def _one_record() -> Scene:
     return Scene(
         "one-record",
-        "The last follower's next Fetch request commits a record",
+        "One record, three logs: when is it committed?",
         "Three nodes. A producer sends one record, and waits for its acknowledgement before it sends the next.",
         _SEED,
         replace(three_nodes(_SEED, (SAFE,)), records_per_s=2),
         plans.nothing,
-        _CUT_MS,
+        4_870,
         6_500,
         moments=("receives Produce request", "receives Fetch response t-0 offset", "receives Produce response"),
     )
@@ -298,6 +303,35 @@ SCENES: dict[str, Callable[[], Scene]] = {
 
 def scene(name: str) -> Scene:
     """The scene of this name; ValueError if there is none."""
+    if (found := _SEED_NAME.fullmatch(name)) is not None:
+        return _of_seed(name, int(found[1]), bool(found[2]))
     if name not in SCENES:
-        raise ValueError(f"there is no scene {name!r}; there are {', '.join(SCENES)}")
+        raise ValueError(
+            f"there is no scene {name!r}; there are {', '.join(SCENES)}, and seed-4711 for a seed's history"
+        )
     return SCENES[name]()
+
+
+def is_scene(name: str) -> bool:
+    """Whether there is a scene of this name."""
+    return name in SCENES or _SEED_NAME.fullmatch(name) is not None
+
+
+def _of_seed(name: str, seed: int, is_calm: bool) -> Scene:
+    """The history of a seed as `Simulation` runs it: its faults come as the dice fall, and so do its clients."""
+    knobs = calm(draw(seed)) if is_calm else draw(seed)
+    begins_ms = max(1_500, knobs.storm_from_ms)
+    return Scene(
+        name,
+        f"The history of seed {seed}{', without faults' if is_calm else ''}",
+        f"{knobs.brokers} brokers. What befalls them was drawn by lot.",
+        seed,
+        knobs,
+        _as_it_is,
+        begins_ms,
+        min(begins_ms + _MOST_OF_A_SEED_MS, knobs.storm_until_ms + 1_000),
+    )
+
+
+def _as_it_is(cluster: SimulatedCluster) -> None:
+    """The faults are the seed's own."""

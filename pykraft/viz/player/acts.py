@@ -135,7 +135,7 @@ class Rehearsal:
     def moments(self) -> list[int]:
         """The steps of the branch that is shown at which its scene's moments are; the missing ones are left out."""
         story = self.story.run_until(self._end_ms)
-        last, step = story.step_at(self._end_ms), story.step_at(self.opens_ms)
+        last, step = story.step_at(self._end_ms), story.step_at(self.scene.failure_ms) - 1
         found = []
         for words in self.scene.moments:
             later = next(iter(self._steps_of(words, step + 1, last)), None)

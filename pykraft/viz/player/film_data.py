@@ -8,14 +8,15 @@ nothing of Raft, groups or transactions::
     first      the offset at which the lanes begin
     messages   [[id, from, to, kind, name, is_response, summary, sent, [[ms, due]], end, fate]]
     states     [[host, ms, is alive, what it is, leads, [badges], [details]]]
-    logs       [[lane, ms, start, end, high watermark, [[epoch, start]], what it is, leads, is in sync, torn, [[mark, offset]]]]
+    logs       [[lane, ms, start, end, high watermark, [[epoch, start]],
+                 what it is, leads, is in sync, torn from, [[mark, offset]]]]
     cells      [[lane, first offset, end offset, kind, since, until]]
     rings      [[name, colour, [kinds of timers], key]]
     timers     [[host, kind, set, deadline, until]]
     cuts       [[from, to, since, until]]
     marks      [[ms, kind, text, host]]
     losses     [[ms, acknowledged, surviving]]
-    figures    [[ms, text, what is wrong]]                        in place of losses, where a scene tells of something else
+    figures    [[ms, text, what is wrong]]                        in place of losses, where a scene tells of others
     scars      [[lane, first offset, end offset, ms, acknowledged records among them, what became of the others]]
     legend     [[mark, words]]
 

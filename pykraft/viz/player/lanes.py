@@ -4,9 +4,9 @@
     partitions   the partitions of a topic, each as its leader has it
     metadata     the metadata log, one for each node
 
-A lane's value is where its log starts and ends, its high watermark and epochs, what it is in words, and further *marks*:
-the last stable offset, what a group has committed, what is on the disk. Records that a reader may not get, and markers,
-are *cells*: each is there from one moment until another.
+A lane's value is where its log starts and ends, its high watermark and epochs, what it is in words, and further
+*marks*: the last stable offset, what a group has committed, what is on the disk. Records that a reader may not get, and
+markers, are *cells*: each is there from one moment until another.
 """
 
 from collections.abc import Iterator

@@ -12,7 +12,9 @@ def in_words(data: dict[str, Any]) -> str:
 
 
 def outcome_in_words(film: dict[str, Any]) -> str:
-    """How many acknowledged records survive at the end of a film."""
+    """How it is at the end of a film: how many acknowledged records survive, or what else its scene tells of."""
+    if film["figures"]:
+        return " · ".join(filter(None, film["figures"][-1][1:]))
     _, acknowledged, surviving = film["losses"][-1] if film["losses"] else (0, 0, 0)
     gone = acknowledged - surviving
     what = f"{gone} acknowledged record{' is' if gone == 1 else 's are'} gone" if gone else "none is lost"
