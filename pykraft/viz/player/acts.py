@@ -143,6 +143,11 @@ class Rehearsal:
                 found.append(step := later)
         return found
 
+    def said_at(self, step: int) -> str:
+        """What a reader wants to know of a step: its mark, or else its sentence."""
+        marks = (mark.text for mark in self.story.marks if mark.step == step and mark.kind != "commit")
+        return next(marks, self.story.what_at(step))
+
     def _steps_of(self, words: str, first: int, last: int) -> Iterator[int]:
         story = self.story
         if words.startswith("next "):
@@ -161,7 +166,7 @@ class Rehearsal:
             "title": self.scene.title,
             "about": self.scene.about,
             "open": self.opens_ms,
-            "moments": [self.story.time_at(step) for step in self.moments()],
+            "moments": [[self.story.time_at(step), self.said_at(step)] for step in self.moments()],
             "speed": _SPEED,
             "link": str(self.link),
             "film": film,

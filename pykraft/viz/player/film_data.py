@@ -133,6 +133,7 @@ class _FilmMaker:
             name: [] for name in ("states", "logs", "timers", "cuts", "losses", "figures")
         }
         self._marks: list[Row] = []
+        self._seen: list[object] = []
         self._scars: list[Row] = []
 
     def look(self, step: int) -> None:
@@ -140,16 +141,29 @@ class _FilmMaker:
         ms, view = story.time_at(step), story.view_at(step)
         self._heard.look(story, step)
         self._look_at_messages(step, ms)
-        self._look_at_lanes(step, view, ms)
-        self._look_at_hosts(step, view, ms)
         self._look_at_timers(step, ms)
         self._look_at_cuts(view, ms)
+        if self._is_another(step, view):
+            self._look_at_view(step, view, ms)
+        for event in story.trace_at(step):
+            self._look_at_event(event, view, ms)
+
+    def _is_another(self, step: int, view: ClusterView) -> bool:
+        """Whether anything that is drawn of the nodes may have changed: most steps change nothing of it. What is equal
+        to what was before is the same object."""
+        parts = (*view.nodes.values(), self._story.doings_at(step), view.cut_links)
+        seen = [*map(id, parts), len(self._heard.heard), self._story.committed_at(step)]
+        is_another, self._seen = seen != self._seen, seen
+        return is_another
+
+    def _look_at_view(self, step: int, view: ClusterView, ms: float) -> None:
+        story = self._story
+        self._look_at_lanes(step, view, ms)
+        self._look_at_hosts(step, view, ms)
         self._look_at_losses(view, ms)
         figures = figures_at(view, self._scene, story.doings_at(step), story.committed_at(step))
         if figures is not None and (not self._rows["figures"] or self._rows["figures"][-1][1:] != figures):
             self._rows["figures"].append([ms, *figures])
-        for event in story.trace_at(step):
-            self._look_at_event(event, view, ms)
 
     def _note(self, name: str, known: dict[Any, Row], key: Any, ms: float, value: Row) -> None:
         """Keep a value, if it is another one than before."""

@@ -569,7 +569,7 @@ class Player {
       const x = this.x(data.difference[0]), isLate = x > width - 130;
       parts.push(svg("text", { x: isLate ? x - 4 : x + 4, y: 38, class: "pk-small pk-strong", "text-anchor": isLate ? "end" : "start" }, "first difference"), svg("line", { x1: x, x2: x, y1: 0, y2: 46, class: "pk-difference" }));
     }
-    (data.moments || []).forEach((ms, i) => parts.push(svg("text", { x: this.x(ms), y: 47, "text-anchor": "middle", class: "pk-moment" }, String.fromCharCode(0x278a + i))));
+    (data.moments || []).forEach(([ms], i) => parts.push(svg("text", { x: this.x(ms), y: 47, "text-anchor": "middle", class: "pk-moment" }, String.fromCharCode(0x278a + i))));
     this.head = svg("line", { y1: 0, y2: 48, class: "pk-playhead" });
     axis.replaceChildren(...parts, this.head);
   }
@@ -599,7 +599,7 @@ class Player {
     const rate = this.rate;
     say(this.speedText, rate >= 0.95 ? Math.round(rate * 10) / 10 + " ×" : "1/" + Math.round(1 / rate) + " ×");
   }
-  start() { this.playing = true; this.last = undefined; if (this.t >= this.film.to) this.t = this.data.open; say(this.playButton, "❚❚ pause"); set(this.playButton, { "aria-pressed": "true" }); }
+  start() { this.playing = true; this.answer = ""; this.last = undefined; if (this.t >= this.film.to) this.t = this.data.open; say(this.playButton, "❚❚ pause"); set(this.playButton, { "aria-pressed": "true" }); }
   stop() { this.playing = false; say(this.playButton, "▶ play"); set(this.playButton, { "aria-pressed": "false" }); this.redraw(); say(this.words, this.inWords()); }
   toggle() { this.playing ? this.stop() : this.start(); }
   go(t) { this.t = Math.max(this.film.from, Math.min(this.film.to, t)); this.redraw(); }
@@ -611,8 +611,8 @@ class Player {
     say(this.words, this.inWords());
   }
   toMoment() {  // the next one, and after the last the first one
-    const moments = this.data.moments, at = moments.findIndex(ms => ms > this.t + 1e-3), n = Math.max(0, at);
-    this.stop(); this.go(moments[n]);
+    const moments = this.data.moments, at = moments.findIndex(([ms]) => ms > this.t + 1e-3), n = Math.max(0, at);
+    this.stop(); this.answer = `${number(moments[n][0])} ms: ${moments[n][1]}.`; this.go(moments[n][0]);
     say(this.nextMoment, "next " + String.fromCharCode(0x278a + (n + 1) % moments.length));
     say(this.words, this.inWords());
   }
@@ -708,7 +708,7 @@ class Player {
   }
   drawChosen() {
     const what = this.selected, choices = this.choices(), key = JSON.stringify([choices.map(c => c.label), what && (what.type + (what.name || "")), what && (what.node || what.one + "|" + what.other || 0), what && what.message && what.message.id]);
-    const text = !what ? "Select a message, a node, a link or a timer's ring: then you can act on it." : what.type === "message" ? describe(what.message, this.film)
+    const text = !what ? "Select a message, a node, a link or a ring: then you can act on it." : what.type === "message" ? describe(what.message, this.film)
       : what.type === "link" ? `link between ${this.film.label.get(what.one)} and ${this.film.label.get(what.other)}` : what.type === "timer" ? this.timerInWords(what) : this.views[0].stage.inWords(what.node);
     say(this.chosen, text);
     if (what && what.type === "node" && !this.detail.hidden) {

@@ -44,16 +44,10 @@ def _frames(rehearsal: Rehearsal, steps: list[int]) -> list[Frame]:
     story, topics = rehearsal.story, [rehearsal.scene.topic]
     for step in steps:
         signs = board.signs(story.view_at(step), topics=topics)
-        caption = f"{story.time_at(step):,.0f} ms: {_said(story, step)}"
+        caption = f"{story.time_at(step):,.0f} ms: {rehearsal.said_at(step)}"
         frames.append(Frame(caption, _board(rehearsal, step, legend=not signs <= explained)))
         explained |= signs
     return frames
-
-
-def _said(story: Story, step: int) -> str:
-    """What a reader wants to know of a step: its mark, or else its sentence."""
-    marks = (mark.text for mark in story.marks if mark.step == step and mark.kind != "commit")
-    return next(marks, story.what_at(step))
 
 
 def _board(rehearsal: Rehearsal, step: int, **options: Any) -> Figure:

@@ -6,7 +6,9 @@ from typing import Any
 def in_words(data: dict[str, Any]) -> str:
     """The title, what happened when, and what came of it."""
     film = data["film"]
-    lines = [f"{data['title']}. {data['about']}"]
+    end = "" if data["title"].endswith("?") else "."
+    lines = [f"{data['title']}{end} {data['about']}"]
+    lines += [f"Moment {number}, {ms:,.0f} ms: {text}." for number, (ms, text) in enumerate(data["moments"], 1)]
     lines += [f"{ms:,.0f} ms: {text}." for ms, _, text, _ in film["marks"]]
     return "\n".join([*lines, outcome_in_words(film), f"As one line of text: {data['link']}"])
 
