@@ -82,7 +82,7 @@ def three_nodes(seed: int, producers: tuple[Mapping[str, object], ...], has_plai
 
 
 def with_group(knobs: Knobs, protocol: str, members: int = 3) -> Knobs:
-    """Besides, so many members of a group read three partitions. They come and go as a plan says, never by themselves.
+    """The same with a group: this many members read three partitions. They come and go only as a plan says.
 
     A member has 1,500 ms to be heard, and as long to poll."""
     settings = {
@@ -124,8 +124,8 @@ def with_group(knobs: Knobs, protocol: str, members: int = 3) -> Knobs:
 
 
 def with_teller(knobs: Knobs) -> Knobs:
-    """Besides, one producer moves money within the topic `bank`, a transaction at a time, and a reader of committed
-    records reads it."""
+    """The same with a teller, which moves money within the topic `bank`, a transaction at a time, and a reader of
+    committed records."""
     bank = TransactionKnobs(
         version=2,
         tellers=1,

@@ -123,7 +123,7 @@ class GroupWorkload:
         self._join()
 
     def nap(self, name: str, ms: int) -> None:
-        """The user of the member on this host does nothing for so long: it does not poll."""
+        """The user of the member on this host does not poll for this long."""
         if (member := self.hosts.get(name)) is not None:
             self._nap_until(name, member, self._scheduler.now + ms)
 

@@ -92,7 +92,7 @@ _SHOWN_MARKS = (
 _HIDDEN = ("admin", "maker-", "elector", "copy-reader")
 """Clients without a part in any scene."""
 _BEFORE = 6
-"""So many records before those of a film are shown."""
+"""The lanes show this many records before the first one of the film."""
 _DECISIONS = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 _NUMBERED = re.compile(r"(?:classic|consumer)-(member)-(\d+)|(teller|copier)-\d+\.(\d+)")
 
