@@ -238,7 +238,7 @@ def test_a_still_has_a_picture_for_each_moment_and_all_of_it_in_words() -> None:
     assert figure.svg.count("<svg") == 1 + len(rehearsal.moments()) == 4
     words = in_words(rehearsal.data())
     assert figure.text == words and "Moment 1, 5,570 ms: message omission: WriteTxnMarkers request" in words
-    assert "record" in words.splitlines()[-2] and figure.title == rehearsal.scene.title
+    assert "high watermark" in words.splitlines()[-2] and figure.title == rehearsal.scene.title
 
 
 @pytest.mark.long
