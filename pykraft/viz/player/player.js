@@ -329,7 +329,7 @@ class Lanes {
   constructor(player, film, width, height, longest, isMain) {
     Object.assign(this, { player, film, width, height, longest });
     this.root = svg("svg", { class: "pk-lanes", viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
-    this.isSmall = width < 460; this.left = this.isSmall ? 112 : 152; this.right = 46;
+    this.isSmall = width < 460; this.left = this.isSmall ? 112 : 152; this.right = 56;
     this.row = (height - 14) / film.lanes.length;
     this.bar = Math.max(11, Math.min(30, this.row * 0.36));
     this.rows = film.lanes.map(([host, label], i) => this.makeRow(host, label, 8 + i * this.row));
