@@ -20,8 +20,8 @@ from pykraft.sim.cluster import Intervention, SimulatedCluster
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.trail import origin, trail
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.story.story import Story
 from pykraft.story.views import cluster_view
-from pykraft.viz.stories.shown_story import ShownStory
 
 __all__ = ["Report", "Simulation", "SimulationFailed"]
 
@@ -72,10 +72,10 @@ class Simulation:
         """What the nodes know at this step, and what is on its way between them."""
         return cluster_view(self._cluster)
 
-    def story(self, interventions: Mapping[int, Intervention] | None = None) -> ShownStory:
+    def story(self, interventions: Mapping[int, Intervention] | None = None) -> Story:
         """The whole run, to step through, and into. `interventions` are what was done in which step, as a branch keeps
         them: with the same ones it is the same story again."""
-        return ShownStory.begin(self.seed, self.knobs, interventions or {}).run()
+        return Story.begin(self.seed, self.knobs, interventions or {}).run()
 
     def run(self) -> Report:
         """Go on to the end. SimulationFailed if a law is broken on the way."""

@@ -59,6 +59,8 @@ class PartitionView(NamedTuple):
     """The newest leader epochs of its log, oldest first."""
     tail: tuple[Cells, ...] = ()
     """Its last records, one run for each batch, oldest first; empty where that is not known."""
+    recovery_point: int = -1
+    """Up to here the log is on the disk, not only in the page cache."""
 
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch of the record at `offset`; None if this replica's log has no such record, or that is not
@@ -82,6 +84,8 @@ class QuorumView(NamedTuple):
     """Its own vote in this epoch; None if it has given none, or that is not known."""
     granted: frozenset[int] = frozenset()
     """Of a candidate or leader: the voters that granted it their vote, itself among them."""
+    epochs: tuple[EpochStart, ...] = ()
+    """The newest epochs of its metadata log, oldest first."""
 
 
 class NodeFigures(NamedTuple):
@@ -180,6 +184,7 @@ def _quorum(node: Node) -> QuorumView:
         high_watermark=max(0, log.high_watermark),
         voted_for=None if known.voted is None else known.voted.id,
         granted=known.granted if isinstance(known, (Candidate, Leader)) else frozenset(),
+        epochs=tuple(EpochStart(*entry) for entry in log.epochs[-_MOST_EPOCHS:]),
     )
 
 
@@ -206,6 +211,7 @@ def _partitions(node: Node, tail_records: int, tail_of: TailOf) -> tuple[Partiti
                 partition.log.last_stable_offset,
                 tuple(EpochStart(*entry) for entry in partition.log.epochs.entries[-_MOST_EPOCHS:]),
                 tail_of(partition.log, tail_records),
+                partition.log.recovery_point,
             )
         )
     return tuple(views)

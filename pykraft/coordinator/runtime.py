@@ -302,6 +302,10 @@ class CoordinatorRuntime(Generic[S]):
         """The leader epoch in which this broker coordinates the partition; KafkaError as for `active`."""
         return self._active(partition).epoch
 
+    def timer(self, partition: int) -> ShardTimer:
+        """The timers of this partition's shard; KafkaError as for `active`."""
+        return self._active(partition).timer
+
     def active_partitions(self) -> list[int]:
         """The partitions whose shards can be asked."""
         return sorted(number for number, each in self._contexts.items() if each.state is State.ACTIVE)

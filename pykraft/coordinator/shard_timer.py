@@ -69,6 +69,19 @@ class ShardTimer(CoordinatorTimer):
     def is_scheduled(self, key: str) -> bool:
         return key in self._tasks
 
+    @property
+    def deadlines(self) -> dict[str, int]:
+        """When each is due."""
+        return {key: task.deadline for key, task in self._tasks.items()}
+
+    def hasten(self, key: str, now: int) -> None:
+        """Let one be due now that would be due later."""
+        task = self._tasks[key]
+        callback = task.callback
+        assert callback is not None
+        task.cancel()
+        self._tasks[key] = self._timer.at(now, callback)
+
     def close(self) -> None:
         """The shard is gone: nothing that it still wants may reach the one that comes after it."""
         self._is_closed = True

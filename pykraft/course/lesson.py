@@ -23,7 +23,6 @@ A reader runs a cell again, to see it once more or by mistake. Then what the cel
 back: its claims count no more, what it watched is closed, and a `fresh_topic` is fresh again.
 """
 
-import atexit
 import gc
 import html
 import threading
@@ -362,11 +361,9 @@ class Lesson:
         self._run().watched.append(thing)
         return thing
 
-    def finish(self, *, killed: Iterable[int] = (), keep: object = None) -> None:
+    def finish(self, *, killed: Iterable[int] = ()) -> None:
         """Close everything; LessonError if something is not as it should be. `killed` are the nodes that are meant to
-        be dead by now. `keep` is a cluster whose live board has buttons: for a reader it runs on until the kernel ends,
-        or the reader closes it."""
-        stays = keep is not None and not is_headless()
+        be dead by now."""
         problems = [
             f"this does not hold: {claim.text}"
             for claim in self.claims
@@ -375,18 +372,15 @@ class Lesson:
         if not self.claims:
             problems.append("nothing was claimed")
         problems += self._dead_nodes(set(killed))
-        if stays:
-            self._let_go_of(keep)
         problems += self._close_all()
         threading.excepthook = self._hook
         problems += self._crashes
-        if not problems and not stays:
+        if not problems:
             problems += self._left_behind()
         if problems:
             raise LessonError("; ".join(problems))
         count = len(self.claims)
-        state = "the cluster stays up for its buttons; close() ends it" if stays else _CLOSED
-        text = f"{count} claim{'s' * (count != 1)} checked, {state}."
+        text = f"{count} claim{'s' * (count != 1)} checked, {_CLOSED}."
         show(Shown(text, text))
         note("notebooks", self.number, finished=time.strftime("%Y-%m-%d %H:%M"))
 
@@ -400,12 +394,6 @@ class Lesson:
                 for node_id in sorted(dead)
             ]
         return found
-
-    def _let_go_of(self, kept: object) -> None:
-        """This one is closed when the kernel ends."""
-        for run in self._runs.values():
-            run.watched = [thing for thing in run.watched if thing is not kept]
-        atexit.register(_closer(kept))
 
     def _close_all(self) -> list[str]:
         """Close what is open, the youngest first; what went wrong."""

@@ -116,8 +116,8 @@ class SimulatedCluster:
         self._administrator: Administrator | None = None
         self._elector: Elector | None = None
         self._changers: list[VoterChanger] = []
-        self._groups: list[GroupWorkload] = []
-        self._bank: TransactionStorm | None = None
+        self.groups: list[GroupWorkload] = []
+        self.bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
         self._make_clients()
         self._is_storm_over = self.is_settled = False
@@ -222,7 +222,7 @@ class SimulatedCluster:
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
         for group in knobs.groups:
-            self._groups.append(self._make_group(group, servers))
+            self.groups.append(self._make_group(group, servers))
         if knobs.transactions is not None:
             self._make_bank(knobs.transactions, topic, servers)
 
@@ -241,7 +241,7 @@ class SimulatedCluster:
         for name in (BANK, COPY):
             maker = TopicMaker(replace(topic, name=name), servers, self._dice(f"maker of {name}"), _PAUSE_MS)
             self._add_client(f"maker-{name}", maker)
-        self._bank = TransactionStorm(
+        self.bank = TransactionStorm(
             knobs,
             self.knobs.partitions,
             servers,
@@ -253,7 +253,7 @@ class SimulatedCluster:
             self._dice("bank"),
             self._report,
         )
-        for name, reader in self._bank.readers():
+        for name, reader in self.bank.readers():
             self._add_client(name, reader)
 
     def _make_group(self, knobs: GroupKnobs, servers: str) -> GroupWorkload:
@@ -325,10 +325,10 @@ class SimulatedCluster:
 
     def begin(self) -> None:
         self._faults.begin()
-        for group in self._groups:
+        for group in self.groups:
             group.begin()
-        if self._bank is not None:
-            self._bank.begin()
+        if self.bank is not None:
+            self.bank.begin()
         self.scheduler.at(self.knobs.storm_until_ms * US_PER_MS, self._end_storm)
 
     def step(self) -> None:
@@ -377,9 +377,9 @@ class SimulatedCluster:
         elections = self.watcher.elections
         progress.preferred_elections, progress.unclean_elections = elections.preferred, elections.unclean
         progress.elr_elections = elections.eligible
-        if self._bank is not None:
-            progress.committed = self._bank.ledger.count(Outcome.COMMITTED)
-            progress.aborted = self._bank.ledger.count(Outcome.ABORTED)
+        if self.bank is not None:
+            progress.committed = self.bank.ledger.count(Outcome.COMMITTED)
+            progress.aborted = self.bank.ledger.count(Outcome.ABORTED)
         if (moves := self.watcher.reassignments) is not None:
             progress.reassignments_completed = moves.completed
             progress.reassignments_cancelled = moves.cancelled
@@ -410,9 +410,9 @@ class SimulatedCluster:
             changer.is_active = False
         if self._recreation is not None:
             self._recreation.end()
-        if self._bank is not None:
-            self._bank.end()
-        for group in self._groups:
+        if self.bank is not None:
+            self.bank.end()
+        for group in self.groups:
             group.end()
             if group.loses_one_at_the_end:
                 self._crash_with_coordinator(group)
@@ -433,8 +433,8 @@ class SimulatedCluster:
                 return
 
     def _check_settled(self) -> None:
-        if self._bank is not None and self._bank.ledger.copied > self._copied:
-            self._copied = self._bank.ledger.copied
+        if self.bank is not None and self.bank.ledger.copied > self._copied:
+            self._copied = self.bank.ledger.copied
             self._settle_by_us = self.scheduler.now_us + SETTLE_LIMIT_OF_A_BANK_US
         self.watcher.check_sessions()
         missing = self._missing()
@@ -459,8 +459,8 @@ class SimulatedCluster:
             return f"{self._enough - self.watcher.progress.acknowledged} records are not acknowledged yet"
         for writer in self._writers:
             writer.is_writing = False
-        if self._bank is not None:
-            self._bank.pause()
+        if self.bank is not None:
+            self.bank.pause()
         if self._recreation is not None:
             self._recreation.pause()
         for node_id, machine in self.nodes.items():
@@ -516,9 +516,9 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < (end := self._end_for_readers(key)):
                     return f"a consumer has read {key} up to {position} of {end}"
-        if self._bank is not None and (why := self._bank.missing() or self._missing_in_transactions()) is not None:
+        if self.bank is not None and (why := self.bank.missing() or self._missing_in_transactions()) is not None:
             return why
-        return next((why for group in self._groups if (why := self._missing_in_group(group)) is not None), None)
+        return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _end_for_readers(self, key: TopicPartition) -> int:
         """Where a consumer must have come to: the end of what is committed, as the leader has it if some was lost."""
@@ -588,8 +588,8 @@ class SimulatedCluster:
             self._recreation.recreator.check(images[max(images)])
         check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()
-        if self._bank is not None:
-            self._bank.ledger.check_total()
+        if self.bank is not None:
+            self.bank.ledger.check_total()
         for laws in self.watcher.groups.values():
             for node_id, broker in self._brokers():
                 internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])

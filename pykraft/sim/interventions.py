@@ -11,6 +11,7 @@ glossary of reliability terms calls them: a crash, a network partition, message 
 from dataclasses import dataclass
 
 from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.coordination import fire_of_group, group_timers
 from pykraft.sim.timers import fire, timers_of
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.network import Undeliverable
@@ -190,22 +191,29 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class Fire:
-    """A timer of a node runs out now: `fetch` or `election`, by which it seeks votes, or `session`, by which the active
-    controller gives a broker up."""
+    """A timer runs out now: `fetch` or `election`, by which a node seeks votes; `session`, by which the active
+    controller gives a broker up; or one of a group (`sim.coordination`), which may be a client's."""
 
-    node: int
+    host: Host
     timer: str
 
     def __str__(self) -> str:
-        return f"let the {self.timer} timer of node {self.node} run out"
+        return f"let the {self.timer} timer of {_name(self.host)} run out"
 
     def check(self, cluster: SimulatedCluster) -> None:
-        known = [timer.kind for timer in timers_of(cluster.nodes, _node(cluster, self.node).node_id)]
+        known = [each.kind for each in group_timers(cluster) if each.host == self.host]
+        if isinstance(self.host, int):
+            known += [each.kind for each in timers_of(cluster.nodes, _node(cluster, self.host).node_id)]
         if self.timer not in known:
-            raise Impossible(f"node {self.node} has no {self.timer} timer now; it has {', '.join(known) or 'none'}")
+            has = ", ".join(known) or "none"
+            raise Impossible(f"{_name(self.host)} has no {self.timer} timer now; it has {has}")
 
     def apply(self, cluster: SimulatedCluster) -> None:
-        fire(cluster.nodes, self.node, self.timer, cluster.scheduler.now)
+        for timer, place in group_timers(cluster).items():
+            if timer[:2] == (self.host, self.timer):
+                return fire_of_group(cluster, place)
+        assert isinstance(self.host, int)
+        return fire(cluster.nodes, self.host, self.timer, cluster.scheduler.now)
 
 
 def _node(cluster: SimulatedCluster, node_id: int) -> SimulatedNode:

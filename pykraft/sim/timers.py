@@ -21,16 +21,16 @@ FETCH, ELECTION, SESSION = "fetch", "election", "session"
 
 
 class Timer(NamedTuple):
-    """A wait of, or for, a node. Virtual milliseconds."""
+    """A wait of, or for, a host: a node by its id, a client by its name. Virtual milliseconds."""
 
-    node: int
+    host: int | str
     kind: str
     deadline_ms: int
 
 
 def timers_of(nodes: Nodes, node_id: int) -> list[Timer]:
     """The timers that are about this node: its own, and the session that the active controller has of it."""
-    return [*quorum_timers(nodes[node_id]), *(each for each in sessions(nodes) if each.node == node_id)]
+    return [*quorum_timers(nodes[node_id]), *(each for each in sessions(nodes) if each.host == node_id)]
 
 
 def quorum_timers(machine: SimulatedNode) -> Iterator[Timer]:

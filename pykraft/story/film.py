@@ -11,7 +11,9 @@ from typing import Generic, TypeVar
 from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
+from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.coordination import Doing, committed, doings, group_timers
 from pykraft.sim.timers import Timer, quorum_timers, sessions
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.story.marks import Mark, Rebalances, marks_of
@@ -52,6 +54,8 @@ class Film:
         self._nodes: dict[int, Track[NodeView]] = {}
         self._timers: dict[int, Track[tuple[Timer, ...]]] = {}
         self._sessions = Track[tuple[Timer, ...]]()
+        self._doings = Track[tuple[Doing, ...]]()
+        self._committed = Track[tuple[tuple[TopicPartition, int], ...]]()
         self._cuts = Track[frozenset[tuple[int | str, int | str]]]()
         self._messages: list[tuple[MessageInFlight, ...]] = []
         self._traces: list[tuple[TraceEvent, ...]] = []
@@ -85,7 +89,9 @@ class Film:
         for node_id in cluster.active if step and self.failure is None else cluster.nodes:
             self._nodes[node_id].put(step, cluster.describe(node_id))
             self._timers[node_id].put(step, tuple(quorum_timers(cluster.nodes[node_id])))
-        self._sessions.put(step, tuple(sessions(cluster.nodes)))
+        self._sessions.put(step, (*sessions(cluster.nodes), *group_timers(cluster)))
+        self._doings.put(step, doings(cluster))
+        self._committed.put(step, committed(cluster))
         self._times_us.append(cluster.scheduler.now_us)
         self._cuts.put(step, cut_links(cluster))
         self._messages.append(self.decoder.look(cluster))
@@ -118,6 +124,8 @@ class Film:
         film._nodes = {node_id: track.until(step) for node_id, track in self._nodes.items()}
         film._timers = {node_id: track.until(step) for node_id, track in self._timers.items()}
         film._sessions = self._sessions.until(step)
+        film._doings = self._doings.until(step)
+        film._committed = self._committed.until(step)
         film._cuts = self._cuts.until(step)
         film._messages = self._messages[: step + 1]
         film._traces = self._traces[: step + 1]
@@ -179,6 +187,14 @@ class Film:
         """The timers that run at a step."""
         own = (timer for track in self._timers.values() for timer in track.at(step))
         return (*own, *self._sessions.at(step))
+
+    def doings(self, step: int) -> tuple[Doing, ...]:
+        """What clients and coordinators do at a step."""
+        return self._doings.at(step)
+
+    def committed(self, step: int) -> dict[TopicPartition, int]:
+        """How far a group has committed at a step."""
+        return dict(self._committed.at(step))
 
     def messages(self, step: int) -> tuple[MessageInFlight, ...]:
         return self._messages[step]

@@ -5,7 +5,8 @@
     pykraft/0.1.0/first-loss/7/861.kill.2/1042.restart.2
 
 A version, a scene, its seed, and what was done in which step. The same version makes the same history of it, on any
-machine. Another version may have other steps, so a link of one is refused, in a sentence.
+machine. Another version may have other steps, so a link of one is refused, in a sentence. A dot in the name of a client
+is written ``~``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import TypeVar
 from pykraft.common.version import VERSION
 from pykraft.sim.cluster import Intervention
 from pykraft.sim.interventions import Cut, Delay, Deliver, Drop, Duplicate, Fire, Heal, Host, Kill, Restart
-from pykraft.story.scenes import SCENES, scene
+from pykraft.story.scenes import SCENES, is_scene, scene
 from pykraft.story.story import Story
 
 _NAME = "pykraft"
@@ -58,7 +59,7 @@ class Link:
                 f"this history was recorded by pykraft {version}, and this is pykraft {VERSION}: "
                 f"the same steps may be others here"
             )
-        if known not in SCENES or seed != str(scene(known).seed):
+        if not is_scene(known) or seed != str(scene(known).seed):
             raise UnknownHistory(f"there is no scene {known!r} with seed {seed}; there are {', '.join(SCENES)}")
         return cls(known, tuple(_read(deed) for deed in deeds))
 
@@ -85,10 +86,10 @@ def _written(step: int, deed: Intervention) -> str:
         case Kill() | Restart():
             values = [deed.node]
         case Fire():
-            values = [deed.node, deed.timer]
+            values = [deed.host, deed.timer]
         case _:
             raise TypeError(f"a link has no word for {deed!r}")
-    return ".".join([str(step), type(deed).__name__.lower(), *map(str, values)])
+    return ".".join([str(step), type(deed).__name__.lower(), *(str(value).replace(".", "~") for value in values)])
 
 
 def _read(text: str) -> tuple[int, Intervention]:
@@ -103,4 +104,4 @@ def _read(text: str) -> tuple[int, Intervention]:
 
 
 def _value(text: str) -> Host:
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdigit() else text.replace("~", ".")

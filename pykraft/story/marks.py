@@ -88,6 +88,8 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
         case "clog":
             source, target = _named(fields["source"]), _named(fields["target"])
             yield "fault", f"message delay: what {source} sends to {target} arrives late"
+        case "drop":
+            yield "fault", f"message omission: {fields['message']} is lost"
         case "stall":
             yield "fault", f"pause: node {fields['node']} does nothing for a while"
         case "storm_ends":

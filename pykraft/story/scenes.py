@@ -1,58 +1,46 @@
 """Histories with a failure in the middle of them, each under a name: a player opens on one, and a link names it.
 
-A scene is a cluster, its clients, and a plan: what befalls the cluster at which virtual time. The plan comes in every
-branch, whatever a reader has done before. Messages take 25 to 60 ms, as between data centres of a continent, so that
-they can be seen on their way. Nothing else is different from any other simulated history.
+A scene is a cluster, its clients, and a plan: what befalls the cluster at which virtual time. It says besides what a
+player shows of it: which logs are its *lanes*, and what it *tells* of. Nothing else is different from any other
+simulated history.
 
-    first-loss     producers send with acks=1 and with acks=all; the leader is cut off, and comes back
-    all-in-sync    the same with acks=all alone
-    new-controller the active controller dies, and the others elect one of them
+    first-loss      producers send with acks=1 and with acks=all; the leader is cut off, and comes back
+    all-in-sync     the same with acks=all alone
+    yours           the same cluster, and nothing befalls it: the reader does
+    one-record      one record after the other, and which message commits it
+    leader-returns  the leader dies with records that no other node has, and comes back
+    power-loss      the leader loses its power, and what was not on its disk
+    new-controller  the active controller dies, and the others elect one of them
+    split-vote      the same, and at first none of them gets a majority
+    old-image       a broker that is cut off knows an older cluster
+    lost-answer     an answer to an idempotent producer is lost, and it sends its record again
+    lost-marker     a transaction's coordinator dies with a marker that it owes
+    group           a member of a consumer group crashes, one comes, one pauses
+    classic-group   the same under the classic protocol
+    seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.sim.laws.transaction_laws import BANK
+from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs, calm, draw
 from pykraft.sim.workloads.workload import TOPIC
-from pykraft.sim.world.network import Weather
-from pykraft.sim.world.scheduler import US_PER_MS
+from pykraft.story import plans
 from pykraft.story.checkpoints import Plan
+from pykraft.story.scene_clusters import PRODUCER, SAFE, three_nodes, with_group, with_teller
 from pykraft.story.story import Story
-from pykraft.story.views import cluster_view
 
 S = TypeVar("S", bound=Story)
-_LATENCY_US = (25_000, 60_000)
-_NEVER_MS = 600_000
-_PRODUCER: Mapping[str, object] = {
-    "batch.size": 1,
-    "linger.ms": 0,
-    "compression.type": "none",
-    "max.in.flight.requests.per.connection": 1,
-    "request.timeout.ms": 600,
-    "delivery.timeout.ms": 60_000,
-    "retry.backoff.ms": 100,
-    "metadata.max.age.ms": 300_000,
-}
-_SAFE = {**_PRODUCER, "metadata.max.age.ms": 800}
-"""It waits for all in-sync replicas, and soon asks again who leads."""
-_PROPERTIES = {
-    "broker.session.timeout.ms": 1_000,
-    "broker.heartbeat.interval.ms": 250,
-    "controller.quorum.fetch.timeout.ms": 800,
-    "controller.quorum.election.timeout.ms": 500,
-    "controller.quorum.election.backoff.max.ms": 100,
-    "controller.quorum.request.timeout.ms": 600,
-    "controller.quorum.append.linger.ms": 0,
-    "metadata.max.idle.interval.ms": 500,
-    "replica.lag.time.max.ms": 1_500,
-    "replica.fetch.wait.max.ms": 200,
-    "replica.fetch.backoff.ms": 100,
-    "replica.socket.timeout.ms": 1_000,
-    "controller.socket.timeout.ms": 1_000,
-}
+REPLICAS, PARTITIONS, METADATA = "replicas", "partitions", "metadata"
+"""What a scene's lanes are: the replicas of its partition, its topic's partitions, or the metadata log of each node."""
+LOSSES, GROUP, TRANSACTIONS, QUORUM = "losses", "group", "transactions", "quorum"
+"""What a scene tells of."""
 
 
 class Outcome(NamedTuple):
@@ -88,103 +76,43 @@ class Scene:
     rival: str = ""
     """Another scene with the same failure, to compare with."""
     rival_label: str = ""
+    lanes: str = REPLICAS
+    tells: str = LOSSES
+    shows_disk: bool = False
+    """The lanes say what is on the disk."""
+    moments: tuple[str, ...] = ()
+    """Where a reader shall look: each is words of a step's sentence, or ``next`` and a kind of mark. Each is looked for
+    after the one before; the first one from the failure on."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def shows_all(self) -> bool:
+        """The lanes have all records, not only those of the film."""
+        return self.tells == LOSSES
 
     def begin(self, cls: type[S]) -> S:
         """Its story, at the first step."""
         return cls.begin(self.seed, self.knobs, {}, self.plan)
 
 
-def _cluster(seed: int, producers: tuple[Mapping[str, object], ...], has_plain_producer: bool) -> Knobs:
-    """Three nodes that are brokers and controllers, one partition, no faults but the plan's."""
-    own = draw(seed)
-    drawn = calm(own)
-    return replace(
-        drawn,
-        brokers=3,
-        controllers=0,
-        partitions=1,
-        groups=(),
-        transactions=None,
-        elections=None,
-        recreations=None,
-        admin_every_ms=0,
-        racks=(),
-        features={},
-        consumers=(),
-        producers=tuple(dict(each) for each in producers),
-        has_plain_producer=has_plain_producer,
-        records_per_s=12,
-        storm_from_ms=_NEVER_MS,
-        storm_until_ms=_NEVER_MS,
-        background_us=100,
-        properties={**own.properties, **_PROPERTIES},
-        topic={"min.insync.replicas": 2},
-    )
-
-
-def _leader_leaves(cluster: SimulatedCluster, cut_ms: int, heal_ms: int) -> None:
-    """The partition's leader is cut off from the other nodes. Its producers still reach it."""
-    cluster.network.weather = Weather(latency_us=_LATENCY_US)
-    links: list[tuple[str, str]] = []
-
-    def cut() -> None:
-        leader = cluster_view(cluster).leader(TOPIC, 0)
-        if leader is None:
-            return
-        for other in cluster.nodes:
-            if other != leader:
-                pair = (cluster.nodes[leader].name, cluster.nodes[other].name)
-                links.extend((pair, pair[::-1]))
-        cluster.note("cut", {"links": links})
-        for link in links:
-            cluster.network.keep_cut(*link)
-
-    def heal() -> None:
-        still = [link for link in links if cluster.network.is_kept_cut(*link)]
-        cluster.note("mend", {"links": still})
-        for link in still:
-            cluster.network.release(*link)
-
-    cluster.scheduler.at(cut_ms * US_PER_MS, cut)
-    cluster.scheduler.at(heal_ms * US_PER_MS, heal)
-
-
-def _controller_dies(cluster: SimulatedCluster, kill_ms: int, restart_ms: int) -> None:
-    """The active controller crashes, and starts again."""
-    cluster.network.weather = Weather(latency_us=_LATENCY_US)
-    killed: list[int] = []
-
-    def kill() -> None:
-        active = cluster_view(cluster).active_controller
-        if active is not None:
-            killed.append(active)
-            cluster.nodes[active].is_kept_down = True
-            cluster.nodes[active].crash()
-
-    def restart() -> None:
-        for machine in (cluster.nodes[node_id] for node_id in killed):
-            machine.is_kept_down = False
-            if not machine.is_up:
-                cluster.note("start", {"node": machine.node_id})
-                machine.start()
-
-    cluster.scheduler.at(kill_ms * US_PER_MS, kill)
-    cluster.scheduler.at(restart_ms * US_PER_MS, restart)
-
-
 _CUT_MS, _HEAL_MS, _END_MS = 4_500, 7_500, 9_500
 _SEED = 7
+_SEED_NAME = re.compile(r"seed-(\d{1,10})(-calm)?")
+_MOST_OF_A_SEED_MS = 4_000
+_HASTY = {**PRODUCER, "acks": "1", "max.in.flight.requests.per.connection": 5}
 
 
 def _first_loss() -> Scene:
-    hasty = {**_PRODUCER, "acks": "1", "max.in.flight.requests.per.connection": 5}
     return Scene(
         "first-loss",
         "Cut off, a leader acknowledges records that will be lost",
         "Three nodes. One producer sends with acks=1, the other with acks=all.",
         _SEED,
-        _cluster(_SEED, (hasty, _SAFE), True),
-        partial(_leader_leaves, cut_ms=_CUT_MS, heal_ms=_HEAL_MS),
+        three_nodes(_SEED, (_HASTY, SAFE), True),
+        partial(plans.leader_leaves, cut_ms=_CUT_MS, heal_ms=_HEAL_MS),
         _CUT_MS,
         _END_MS,
         outcomes=(
@@ -203,7 +131,7 @@ def _all_in_sync() -> Scene:
         name="all-in-sync",
         title="The same failure with acks=all: nothing that was acknowledged is lost",
         about="Three nodes. Both producers send with acks=all.",
-        knobs=_cluster(_SEED, (_SAFE, _SAFE), False),
+        knobs=three_nodes(_SEED, (SAFE, SAFE)),
         outcomes=(),
         rival="",
     )
@@ -215,19 +143,195 @@ def _new_controller() -> Scene:
         name="new-controller",
         title="The active controller dies; the timers of the others decide who asks for votes first",
         about="Three nodes, each a broker and a controller.",
-        plan=partial(_controller_dies, kill_ms=_CUT_MS, restart_ms=_HEAL_MS),
+        plan=partial(plans.controller_dies, kill_ms=_CUT_MS, restart_ms=_HEAL_MS),
+    )
+
+
+def _yours() -> Scene:
+    return replace(
+        _first_loss(),
+        name="yours",
+        title="A cluster of your own: cut its leader off, wait, and heal the links",
+        about="Three nodes. One producer sends with acks=1, the other with acks=all. Nothing fails unless you let it.",
+        plan=plans.nothing,
+        outcomes=(),
+        rival="",
+    )
+
+
+def _one_record() -> Scene:
+    return Scene(
+        "one-record",
+        "One record, three logs: when is it committed?",
+        "Three nodes. A producer sends one record, and waits for its acknowledgement before it sends the next.",
+        _SEED,
+        replace(three_nodes(_SEED, (SAFE,)), records_per_s=2),
+        plans.nothing,
+        4_870,
+        6_500,
+        moments=("receives Produce request", "receives Fetch response t-0 offset", "receives Produce response"),
+    )
+
+
+def _leader_returns() -> Scene:
+    return replace(
+        _first_loss(),
+        name="leader-returns",
+        title="A leader dies with records that no follower has; when it returns it truncates them",
+        plan=partial(plans.leader_dies, kill_ms=_CUT_MS, restart_ms=6_500),
+        end_ms=8_500,
+        outcomes=(),
+        rival="",
+        moments=("next crash", "next election", "next truncation"),
+    )
+
+
+def _power_loss() -> Scene:
+    power = three_nodes(_SEED, (SAFE, SAFE))
+    return replace(
+        _leader_returns(),
+        name="power-loss",
+        title="The leader's power fails: its disk lacks the newest records",
+        about="Three nodes. Both producers send with acks=all, and no node waits for its disk.",
+        knobs=replace(power, records_per_s=30, topic={**power.topic, "internal.segment.bytes": 2_000}),
+        plan=partial(plans.leader_dies, kill_ms=_CUT_MS, restart_ms=6_500, loses_power=True),
+        shows_disk=True,
+        moments=("next fault", "next election", "next restart"),
+    )
+
+
+def _split_vote() -> Scene:
+    return replace(
+        _new_controller(),
+        name="split-vote",
+        title="Two candidates each have their own vote: no majority, and the next epoch decides",
+        about="Three nodes, each a broker and a controller. The lanes are their metadata logs.",
+        seed=8,
+        knobs=three_nodes(8, ()),
+        end_ms=8_500,
+        lanes=METADATA,
+        tells=QUORUM,
+        moments=("Vote request", "Vote response refused", "next election"),
+    )
+
+
+def _old_image() -> Scene:
+    return replace(
+        _split_vote(),
+        name="old-image",
+        title="Node 3 is cut off: it knows the cluster as it was at an earlier offset",
+        about="Three nodes, and a topic. The lanes are their metadata logs.",
+        plan=partial(plans.leader_leaves, cut_ms=_CUT_MS, heal_ms=_HEAL_MS),
+        end_ms=_END_MS,
+        moments=("next isr", "next isr"),
+    )
+
+
+def _lost_answer() -> Scene:
+    return replace(
+        _one_record(),
+        name="lost-answer",
+        title="The answer is lost, the record is sent again, and the log has it once",
+        about="Three nodes, and one idempotent producer.",
+        plan=partial(plans.answer_is_lost, from_ms=_CUT_MS),
+        end_ms=7_500,
+        moments=("next fault", "receives Produce request", "receives Produce response"),
+    )
+
+
+def _lost_marker() -> Scene:
+    return Scene(
+        "lost-marker",
+        "The coordinator dies with a marker that it owes: the next one sends it",
+        "Three nodes. A teller writes a transaction at a time; a reader wants committed records only.",
+        8,
+        with_teller(three_nodes(8, ())),
+        partial(plans.marker_is_lost, from_ms=5_500, restart_ms=9_000),
+        5_500,
+        10_500,
+        topic=BANK,
+        tells=TRANSACTIONS,
+        moments=("next fault", "receives WriteTxnMarkers request", "receives WriteTxnMarkers response"),
+    )
+
+
+def _group() -> Scene:
+    return Scene(
+        "group",
+        "A member crashes: its partitions have no reader until its session ends",
+        "Three members of a consumer group read three partitions.",
+        _SEED,
+        with_group(three_nodes(_SEED, (SAFE,)), CONSUMER),
+        partial(plans.members_come_and_go, crash_ms=_CUT_MS, join_ms=6_600, pause_ms=7_200),
+        _CUT_MS,
+        10_500,
+        rival="classic-group",
+        rival_label="the classic protocol",
+        lanes=PARTITIONS,
+        tells=GROUP,
+        moments=("crash", "next rebalance"),
+    )
+
+
+def _classic_group() -> Scene:
+    return replace(
+        _group(),
+        name="classic-group",
+        title="The same under the classic protocol: each rebalance waits for all members",
+        about="Three members of a classic group read three partitions.",
+        knobs=with_group(three_nodes(_SEED, (SAFE,)), CLASSIC),
+        rival="",
     )
 
 
 SCENES: dict[str, Callable[[], Scene]] = {
     "first-loss": _first_loss,
     "all-in-sync": _all_in_sync,
+    "yours": _yours,
+    "one-record": _one_record,
+    "leader-returns": _leader_returns,
+    "power-loss": _power_loss,
     "new-controller": _new_controller,
+    "split-vote": _split_vote,
+    "old-image": _old_image,
+    "lost-answer": _lost_answer,
+    "lost-marker": _lost_marker,
+    "group": _group,
+    "classic-group": _classic_group,
 }
 
 
 def scene(name: str) -> Scene:
     """The scene of this name; ValueError if there is none."""
+    if (found := _SEED_NAME.fullmatch(name)) is not None:
+        return _of_seed(name, int(found[1]), bool(found[2]))
     if name not in SCENES:
-        raise ValueError(f"there is no scene {name!r}; there are {', '.join(SCENES)}")
+        raise ValueError(
+            f"there is no scene {name!r}; there are {', '.join(SCENES)}, and seed-4711 for a seed's history"
+        )
     return SCENES[name]()
+
+
+def is_scene(name: str) -> bool:
+    """Whether there is a scene of this name."""
+    return name in SCENES or _SEED_NAME.fullmatch(name) is not None
+
+
+def _of_seed(name: str, seed: int, is_calm: bool) -> Scene:
+    """The history of a seed as `Simulation` runs it: its faults come as the dice fall, and so do its clients."""
+    knobs = calm(draw(seed)) if is_calm else draw(seed)
+    begins_ms = max(1_500, knobs.storm_from_ms)
+    return Scene(
+        name,
+        f"The history of seed {seed}{', without faults' if is_calm else ''}",
+        f"{knobs.brokers} brokers. What befalls them was drawn by lot.",
+        seed,
+        knobs,
+        _as_it_is,
+        begins_ms,
+        min(begins_ms + _MOST_OF_A_SEED_MS, knobs.storm_until_ms + 1_000),
+    )
+
+
+def _as_it_is(cluster: SimulatedCluster) -> None:
+    """The faults are the seed's own."""

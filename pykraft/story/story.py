@@ -23,7 +23,9 @@ from typing import Self
 
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
+from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import Intervention, SimulatedCluster
+from pykraft.sim.coordination import Doing
 from pykraft.sim.interventions import (
     Cut,
     Delay,
@@ -320,9 +322,10 @@ class Story:
         number, label = self._message(message)
         return self._do(Duplicate(number, ms, label))
 
-    def fire(self, node: int, timer: str) -> Self:
-        """A timer of a node runs out now: `fetch`, `election` or `session` (see `sim.timers`)."""
-        return self._do(Fire(node, timer))
+    def fire(self, host: Host, timer: str) -> Self:
+        """A timer runs out now: `fetch`, `election` or `session` (`sim.timers`), or one of a group
+        (`sim.coordination`)."""
+        return self._do(Fire(host, timer))
 
     def _message(self, message: MessageInFlight | int) -> tuple[int, str]:
         number = message if isinstance(message, int) else message.id
@@ -423,6 +426,14 @@ class Story:
     def timers_at(self, step: int) -> tuple[Timer, ...]:
         """The timers that run after a recorded step."""
         return self._film.timers(step)
+
+    def doings_at(self, step: int) -> tuple[Doing, ...]:
+        """What clients and coordinators do after a recorded step."""
+        return self._film.doings(step)
+
+    def committed_at(self, step: int) -> dict[TopicPartition, int]:
+        """How far a group has committed after a recorded step."""
+        return self._film.committed(step)
 
     def messages_at(self, step: int) -> tuple[MessageInFlight, ...]:
         """What is on its way after a recorded step."""

@@ -1,6 +1,6 @@
 """Pictures of a cluster and of what was measured on it: static SVG first, with the same facts as text.
 
-`board` draws a cluster, and `board.live` one with buttons. `play` plays a failure, and what you do to it. `bars`,
+`board` draws a cluster. `play` plays a failure, and what you do to it. `bars`,
 `heat_map`, `timeline`, `lines` and `points` draw numbers; `verdicts` draws claims that were put to the test; `explore`
 draws a frame of the protocol; the others draw one mechanism each: batches, a consumer group, deliveries, keys and their
 partitions, one record's way, tasks, a compacted log, files, pages, the way of a file's bytes to a socket, bytes. Each
@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykraft.viz.boards.board import board
+    from pykraft.viz.boards.cluster_board import board
     from pykraft.viz.clients.batch_chart import batches_over_time, log_orders
     from pykraft.viz.clients.delivery_chart import Step, exchange, tally
     from pykraft.viz.clients.fetch_chart import fetches_over_time
@@ -45,7 +45,7 @@ _HOMES = {
     "Step": "pykraft.viz.clients.delivery_chart",
     "bars": "pykraft.viz.drawing.charts",
     "batches_over_time": "pykraft.viz.clients.batch_chart",
-    "board": "pykraft.viz.boards.board",
+    "board": "pykraft.viz.boards.cluster_board",
     "broker_stages": "pykraft.viz.wire.stage_drawing",
     "byte_paths": "pykraft.viz.wire.byte_path",
     "exchange": "pykraft.viz.clients.delivery_chart",

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -343,23 +343,6 @@ def test_a_node_that_does_not_run_fails_the_last_cell_unless_it_was_meant_to(nb:
         nb.finish()
     nb.watch(SmallCluster([1, 3]))
     nb.finish(killed=[2])
-
-
-def test_a_cluster_with_a_live_board_runs_on_for_a_reader_and_is_closed_where_there_is_none(
-    nb: Lesson, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log: list[str] = []
-    at_exit: list[Callable[[], object]] = []
-    monkeypatch.setattr(lesson.atexit, "register", at_exit.append)
-    other, kept = nb.watch(Thing(log, "other")), nb.watch(Thing(log, "kept"))
-    nb.finish(keep=kept)
-    assert log == ["other"] and "stays up for its buttons" in capsys.readouterr().out
-    at_exit.pop()()
-    assert log == ["other", "kept"]
-    monkeypatch.setenv(HEADLESS, "1")
-    nb.watch(kept)
-    nb.finish(keep=other)
-    assert log == ["other", "kept", "kept"] and not at_exit
 
 
 def test_a_thread_that_died_of_an_exception_fails_the_last_cell(nb: Lesson) -> None:

@@ -1,46 +1,69 @@
-"""The stories of notebooks 00, 18 and 19 stand right before the failure, and go on as the text says."""
+"""The scenes of notebooks 11, 13, 14, 18 and 19 have what their text says of each moment."""
 
 from __future__ import annotations
 
-import re
-
-from pykraft.course.rigs.stories import answer_on_its_way, marker_on_its_way, records_on_their_way
+from pykraft.course.rigs.stories import before_the_failure
 from pykraft.story.story import Story
+from tests.viz.player.rehearsals import rehearsal_of
 
 
-def on_its_way(story: Story, words: str) -> str:
-    (found,) = [str(message) for message in story.messages if words in str(message)]
-    return found
+def at_moments(name: str) -> tuple[Story, list[int]]:
+    """The story of a scene, and the steps of its moments."""
+    rehearsal = rehearsal_of(name)
+    return rehearsal.story, rehearsal.moments()
 
 
-def test_a_leader_that_is_cut_off_loses_its_tail_and_its_strip_explains_each_sign_once() -> None:
-    story = records_on_their_way()
-    leader = story.view.leader("t", 0)
-    strip = story.play(["cut leader of t-0; next election; next election", "heal; next truncation; next truncation"])
-    assert re.search(rf"node {leader} truncates t-0 to \d+: [2-9] records are gone", strip.text)
-    explained = [box.text for box in strip.boxes]
-    assert explained.count("not in the leader's log: will be truncated") == 1
-    assert explained.count("high watermark: committed up to here") == 1
+def ends(story: Story, step: int, topic: str = "t") -> dict[int, tuple[int, int]]:
+    """Log end offset and high watermark of each replica."""
+    replicas = story.view_at(step).replicas(topic, 0)
+    return {node: (each.log_end_offset, each.high_watermark) for node, each in replicas.items()}
 
 
-def test_a_lost_answer_is_repeated_and_appends_nothing() -> None:
-    story = answer_on_its_way()
-    answer = on_its_way(story, "Produce response")
-    assert answer.endswith("to producer-0: t-0, at offset 0")
-    branch = story.drop(story.messages[0])
-    assert branch.until("Produce request") is not None
-    assert on_its_way(branch, "Produce response") == answer
-    leader = branch.view.leader("t", 0)
-    assert leader is not None
-    assert branch.view.nodes[leader].partitions[0].log_end_offset == 1
+def test_in_11_the_record_is_on_one_node_then_on_two_and_committed_before_the_followers_know() -> None:
+    story, steps = at_moments("one-record")
+    leader = story.view_at(steps[0]).leader("t", 0)
+    assert leader == 3
+    first, second, third = (ends(story, step) for step in steps)
+    assert first == {1: (4, 4), 2: (4, 4), 3: (5, 4)}
+    assert second == {1: (5, 4), 2: (4, 4), 3: (5, 4)}
+    assert third == {1: (5, 4), 2: (5, 4), 3: (5, 5)}
 
 
-def test_the_coordinators_successor_writes_the_marker_of_a_committed_transfer() -> None:
-    story = marker_on_its_way()
-    marker = story.messages[0]
-    assert (marker.name, marker.is_response) == ("WriteTxnMarkers", False)
-    branch = story.drop(marker).kill(marker.sender)
-    request = branch.until("WriteTxnMarkers request")
-    assert request is not None and f"node {marker.receiver} receives" in str(request)
-    assert f"of node {marker.sender}" not in str(request)
-    assert branch.until("WriteTxnMarkers response") is not None
+def test_in_13_both_ask_then_both_refuse_and_the_next_epoch_has_a_leader() -> None:
+    story, steps = at_moments("split-vote")
+    roles = [{n.quorum.role for n in story.view_at(step).nodes.values() if n.is_alive} for step in steps]
+    assert roles[0] == {"prospective"} and roles[1] == {"candidate"} and "leader" in roles[2]
+    assert [max(n.quorum.epoch for n in story.view_at(step).alive) for step in steps] == [1, 2, 3]
+
+
+def test_in_14_node_3_thinks_that_it_leads_while_another_broker_leads() -> None:
+    story, (out, back) = at_moments("old-image")
+    view = story.view_at(out)
+    assert 3 in view.fenced_brokers and view.leader("t", 0) != 3
+    old = view.nodes[3].partition("t", 0)
+    assert old is not None and old.leader_id == 3
+    assert view.nodes[3].metadata_offset < view.nodes[2].metadata_offset
+    assert story.view_at(back).isr("t", 0) == {1, 2, 3}
+
+
+def test_in_18_the_lost_answer_is_repeated_and_appends_nothing() -> None:
+    story, (lost, again, heard) = at_moments("lost-answer")
+    assert "Produce response from node 3 to producer-0 is lost" in story.what_at(lost)
+    assert ends(story, again)[3] == ends(story, heard)[3] == (5, 5)
+    assert story.what_at(heard).endswith("t-0, at offset 4")
+
+
+def test_in_19_the_coordinators_successor_writes_the_marker_that_was_lost() -> None:
+    story, (lost, sent, written) = at_moments("lost-marker")
+    assert not story.view_at(lost).nodes[3].is_alive
+    assert "node 2 receives the WriteTxnMarkers request of node 1" in story.what_at(sent)
+    leader = story.view_at(lost).nodes[2].partition("bank", 0)
+    assert leader is not None and leader.last_stable_offset == 0 < leader.high_watermark
+    leader = story.view_at(written).nodes[2].partition("bank", 0)
+    assert leader is not None and leader.last_stable_offset == leader.high_watermark == 7
+
+
+def test_a_story_can_be_taken_right_before_the_failure_of_its_scene() -> None:
+    story = before_the_failure("lost-answer")
+    mark = story.next("fault")
+    assert mark is not None and mark.text == "message omission: Produce response from node 3 to producer-0 is lost"

@@ -1,7 +1,7 @@
 """``simulate [SEED]``: run simulated histories, and check the laws after every event. A broken law is exit code 1.
 
-``--story FILE`` writes the history as a page that plays in a browser instead. ``--click`` steps into it first, with the
-words of the player's buttons (`pykraft.viz.stories.story_clicks`), and the page tells the branch that this makes.
+``--story FILE`` writes the history as a page that plays in a browser instead. ``--act`` does something in it first, at
+a virtual time (`pykraft.viz.player.acts`), and the page shows the branch that this makes beside the original.
 
 ``--trail FILE`` writes one line for each step (`pykraft.sim.trail`). ``--compare FILE``, on another machine, runs the
 history again, and names the first step that is another one there; that is exit code 1, too.
@@ -22,10 +22,8 @@ from pykraft.simulation import Simulation, SimulationFailed
 from pykraft.story.links import Link
 from pykraft.story.scenes import SCENES
 from pykraft.viz.player.acts import Rehearsal
-from pykraft.viz.player.page import save as save_scene
+from pykraft.viz.player.page import save
 from pykraft.viz.player.words import in_words
-from pykraft.viz.stories.story_clicks import StoryClicks
-from pykraft.viz.stories.story_page import save
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", type=Path, metavar="FILE", help="name the first step that differs from this trail")
     parser.add_argument("--scene", choices=SCENES, help="with --story: the page of this scene, with what-ifs")
     parser.add_argument("--replay", metavar="LINK", help="what a reader did in a player, again: says what came of it")
-    clicks = "press a button of the player before that: 'kill leader' (as often as you like)"
-    parser.add_argument("--click", action="append", default=[], metavar="WORDS", help=clicks)
+    acts = "with --story: what to do before that, at which virtual ms: '2000 kill leader' (as often as you like)"
+    parser.add_argument("--act", action="append", default=[], metavar="WORDS", help=acts)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
             raise CommandError(f"--story with --count {options.count}: a page tells the story of one seed")
         if not options.story.parent.is_dir():
             raise CommandError(f"{options.story} cannot be written: there is no folder {options.story.parent}")
-        return _tell_story(first, options.calm, options.click, options.story)
-    if options.click:
-        raise CommandError("--click without --story: say where the page shall be written")
+        return _tell_story(first, options.calm, options.act, options.story)
+    if options.act:
+        raise CommandError("--act without --story: say where the page shall be written")
     if options.trail is not None or options.compare is not None:
         if options.count != 1:
             raise CommandError(f"--trail and --compare with --count {options.count}: a trail is of one seed")
@@ -77,31 +75,33 @@ def _play(link: str | None, scene: str | None, path: Path | None) -> int:
         return 0
     if path is None or scene is None:
         raise CommandError("--scene without --story: say where the page shall be written")
-    try:
-        save_scene(scene, path)
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+    _write(Rehearsal(scene), path)
     say(f"{path}: {scene}")
     return 0
 
 
-def _tell_story(seed: int, is_calm: bool, script: list[str], path: Path) -> int:
-    clicks = StoryClicks(Simulation(seed, is_calm=is_calm).story())
-    for words in script:
-        try:
-            clicks.click(words)
-        except ValueError as reason:
-            raise CommandError(f"--click {words!r}: {reason}") from None
-        say(clicks.said)
-    story = clicks.story
-    try:
-        save(story, path)
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
+def _tell_story(seed: int, is_calm: bool, acts: list[str], path: Path) -> int:
+    """The page of a seed, and of what is done in it. Exit code 1 if a law is broken."""
+    rehearsal = Rehearsal(f"seed-{seed}{'-calm' if is_calm else ''}")
+    for words in acts:
+        ms, _, act = words.partition(" ")
+        said = rehearsal.act(act, float(ms)) if ms.replace(".", "", 1).isdigit() else "An act begins with a time in ms."
+        if said:
+            raise CommandError(f"--act {words!r}: {said}")
+        say(rehearsal.story.what_at(rehearsal.story.last_step))
+    _write(rehearsal, path)
+    story = rehearsal.story
     say(f"{path}: {story.last_step:,} events, {len(story.marks):,} marks")
     if story.failure is not None:
         tell(f"a law is broken in step {story.last_step:,}: {story.failure}")
     return 0 if story.failure is None else 1
+
+
+def _write(rehearsal: Rehearsal, path: Path) -> None:
+    try:
+        save(rehearsal, path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _go_along(simulation: Simulation, trail: Path | None, other: Path | None) -> int:

@@ -38,7 +38,6 @@ EXERCISES = 3
 CHECKED = "nbval-check-output"
 HARDWARE = 'kind="hardware"'
 LAST_CELL = "nb.finish()"
-LAST_CELL_OF_A_LIVE_BOARD = "nb.finish(keep=cluster)"
 
 PARTS = {
     "# ": r"# ",
@@ -209,7 +208,7 @@ def part_problems(notebook: Any) -> Iterator[str]:
     exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))
     if exercises < EXERCISES:
         yield f"{exercises} exercises, fewer than {EXERCISES}"
-    if not notebook.cells or notebook.cells[-1].source not in (LAST_CELL, LAST_CELL_OF_A_LIVE_BOARD):
+    if not notebook.cells or notebook.cells[-1].source != LAST_CELL:
         yield f"the last cell is not {LAST_CELL}"
 
 

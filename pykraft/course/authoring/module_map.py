@@ -265,7 +265,7 @@ ROOMS = (
     *("", "commands", "commands/nodes", "commands/records", "commands/administration"),
     *("commands/groups_and_transactions", "commands/log_files", "commands/learning"),
     *("spark", "spark/reading", "spark/writing"),
-    *("viz", "viz/drawing", "viz/boards", "viz/stories", "viz/logs", "viz/wire", "viz/clients"),
+    *("viz", "viz/drawing", "viz/boards", "viz/logs", "viz/wire", "viz/clients"),
     *(
         "viz/groups",
         "viz/player",

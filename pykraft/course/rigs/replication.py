@@ -19,7 +19,7 @@ from pykraft.course.rigs.stories import ONE_RECORD_A_BATCH
 from pykraft.protocol.messages.data import FetchResponse
 from pykraft.records.batch import batches
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
-from pykraft.viz.stories.shown_story import ShownStory
+from pykraft.story.story import Story
 
 TOPIC, PARTITION = "t", 0
 MAX_LAG_MS = 1_000
@@ -85,10 +85,10 @@ class FetchAnswer(NamedTuple):
         return max(0, self.end - self.high_watermark)
 
 
-def one_record(with_consumer: bool = False) -> ShownStory:
+def one_record(with_consumer: bool = False) -> Story:
     """A story that begins when the first record of a producer has arrived at the leader. Each batch has one record, and
     the producer waits for each acknowledgement."""
-    story = ShownStory.begin(_SEED, _knobs(with_consumer), {})
+    story = Story.begin(_SEED, _knobs(with_consumer), {})
     if story.until("receives Produce request") is None:
         raise RuntimeError(f"seed {_SEED} has no Produce request: choose another seed")
     return story
@@ -109,19 +109,19 @@ def _knobs(with_consumer: bool) -> Knobs:
     )
 
 
-def leader_of(story: ShownStory) -> int:
+def leader_of(story: Story) -> int:
     """The node that leads `t-0` at this step."""
     leader = story.view.leader(TOPIC, PARTITION)
     assert leader is not None, "no node leads t-0 here"
     return leader
 
 
-def followers_of(story: ShownStory) -> list[int]:
+def followers_of(story: Story) -> list[int]:
     """The other two brokers, in the order of their ids."""
     return sorted(set(story.view.replicas(TOPIC, PARTITION)) - {leader_of(story)})
 
 
-def one_way(story: ShownStory) -> Steps:
+def one_way(story: Story) -> Steps:
     """Each message between here and the producer's acknowledgement, with both marks of the three replicas."""
     nodes = [leader_of(story), *followers_of(story)]
     steps = Steps([Step(_short(story.what), *_marks(story, nodes))])
@@ -137,7 +137,7 @@ def _short(what: str) -> str:
     return what.partition(":")[0]
 
 
-def _marks(story: ShownStory, nodes: Sequence[int]) -> tuple[Marks, Marks, Marks]:
+def _marks(story: Story, nodes: Sequence[int]) -> tuple[Marks, Marks, Marks]:
     replicas = story.view.replicas(TOPIC, PARTITION)
     leader, first, second = (
         Marks(replicas[node].log_end_offset, max(0, replicas[node].high_watermark)) for node in nodes
@@ -145,7 +145,7 @@ def _marks(story: ShownStory, nodes: Sequence[int]) -> tuple[Marks, Marks, Marks
     return leader, first, second
 
 
-def watch(story: ShownStory, until_ms: float) -> list[Moment]:
+def watch(story: Story, until_ms: float) -> list[Moment]:
     """The partition after each step of the next `until_ms` of virtual time, counted from here. The story goes on."""
     began, found = story.time_ms, [_moment(story, story.time_ms)]
     while story.time_ms - began < until_ms and story.next() is not None:
@@ -155,7 +155,7 @@ def watch(story: ShownStory, until_ms: float) -> list[Moment]:
     return [found[0]._replace(ms=0.0), *found[1:]]
 
 
-def _moment(story: ShownStory, began: float) -> Moment:
+def _moment(story: Story, began: float) -> Moment:
     view = story.view
     led = view.replicas(TOPIC, PARTITION)[leader_of(story)]
     return Moment(story.time_ms - began, led.log_end_offset, led.high_watermark, frozenset(view.isr(TOPIC, PARTITION)))
@@ -169,7 +169,7 @@ def waited_ms(history: Sequence[Moment]) -> float:
     return next(risen, float("inf")) - first
 
 
-def fetch_answers(story: ShownStory, until_ms: float) -> dict[str, list[FetchAnswer]]:
+def fetch_answers(story: Story, until_ms: float) -> dict[str, list[FetchAnswer]]:
     """The Fetch responses with records that the leader sends within `until_ms`: to "followers", and to "consumers". The
     story goes on."""
     began, leader = story.time_ms, f"node-{leader_of(story)}"
@@ -188,7 +188,7 @@ def fetch_answers(story: ShownStory, until_ms: float) -> dict[str, list[FetchAns
     return found
 
 
-def _high_watermark(story: ShownStory) -> int:
+def _high_watermark(story: Story) -> int:
     return story.view.high_watermark(TOPIC, PARTITION)
 
 

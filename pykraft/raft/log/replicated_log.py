@@ -28,7 +28,7 @@ older snapshot if the newest is damaged: its log may not reach back to that one.
 Follows org.apache.kafka.raft.{ReplicatedLog,ValidOffsetAndEpoch} and kafka.raft.KafkaMetadataLog (KIP-595, KIP-630).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ from pykraft.raft.log.history import SnapshotFolder, by_reach
 from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.records.batch import RecordBatch, batches
 from pykraft.storage.answers import Isolation
+from pykraft.storage.leader_epoch_cache import EpochEntry
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 
@@ -85,6 +86,11 @@ class ReplicatedLog:
     @property
     def end_offset(self) -> int:
         return self._log.log_end_offset
+
+    @property
+    def epochs(self) -> Sequence[EpochEntry]:
+        """Where each epoch begins, oldest first."""
+        return self._log.epochs.entries
 
     @property
     def last_epoch(self) -> int:

@@ -143,6 +143,10 @@ class GroupLaws(LoggedGroupLaws):
     def place(self, topic_partition: TopicPartition) -> _Place:
         return self._places.setdefault(topic_partition, _Place())
 
+    def committed(self) -> dict[TopicPartition, int]:
+        """The offsets that the group has committed, as far as is known here."""
+        return {key: place.offset or 0 for key, place in sorted(self._places.items())}
+
     # --- what each protocol knows -------------------------------------------------------------------------------------
 
     @property

@@ -73,11 +73,22 @@ class GroupWorkload:
         self._outages = Outages(scheduler, network, report)
         self._hosts = 0
         self._is_over = False
+        self._gone: dict[str, str] = {}
         self._places = [_Place(n, f"i{n}" if n < knobs.static_members else None) for n in range(knobs.members)]
 
     @property
     def members(self) -> list[GroupMember]:
         return [place.member for place in self._places if place.member is not None]
+
+    @property
+    def hosts(self) -> dict[str, GroupMember]:
+        """The members by the names of their hosts."""
+        return {place.host.name: place.member for place in self._places if place.host and place.member}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of the hosts by the ids of their members, also of those that are gone."""
+        return self._gone | {member.member_id: name for name, member in self.hosts.items()}
 
     def begin(self) -> None:
         for place in self._places:
@@ -100,6 +111,21 @@ class GroupWorkload:
     def lose_one(self) -> None:
         """A member crashes."""
         self._crash()
+
+    def lose(self, name: str) -> None:
+        """The member on this host crashes, if it is there."""
+        for place in self._places:
+            if place.host is not None and place.host.name == name:
+                self._lose(place, name)
+
+    def join(self) -> None:
+        """A member begins in a place that is free, if there is one."""
+        self._join()
+
+    def nap(self, name: str, ms: int) -> None:
+        """The user of the member on this host does not poll for this long."""
+        if (member := self.hosts.get(name)) is not None:
+            self._nap_until(name, member, self._scheduler.now + ms)
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
@@ -139,7 +165,8 @@ class GroupWorkload:
 
     def _remove(self, place: _Place) -> None:
         """The host is gone; perhaps another one comes."""
-        assert place.host is not None
+        assert place.host is not None and place.member is not None
+        self._gone[place.member.member_id] = place.host.name
         place.host.crash()
         place.host = place.member = None
         if not self._is_over and self._random.random() < self._knobs.replaced:
@@ -168,9 +195,12 @@ class GroupWorkload:
 
     def _crash(self) -> None:
         if (place := self._choose()) is not None and place.host is not None:
-            self._report("member_crashes", {"member": place.host.name})
-            self._watcher.progress.count(self._knobs.protocol, "members_lost")
-            self._remove(place)
+            self._lose(place, place.host.name)
+
+    def _lose(self, place: _Place, name: str) -> None:
+        self._report("member_crashes", {"member": name})
+        self._watcher.progress.count(self._knobs.protocol, "members_lost")
+        self._remove(place)
 
     def _leave(self) -> None:
         if (place := self._choose()) is not None and place.member is not None and place.host is not None:
@@ -187,8 +217,12 @@ class GroupWorkload:
         """Its user is busy for longer than its group allows."""
         if (place := self._choose()) is not None and place.member is not None and place.host is not None:
             longest: int = place.member.core.config[keys.MAX_POLL_INTERVAL_MS]
-            place.member.naps_until = self._scheduler.now + self._random.randint(longest // 2, 2 * longest)
-            self._report("member_naps", {"member": place.host.name, "until": place.member.naps_until})
+            until = self._scheduler.now + self._random.randint(longest // 2, 2 * longest)
+            self._nap_until(place.host.name, place.member, until)
+
+    def _nap_until(self, name: str, member: GroupMember, until: int) -> None:
+        member.naps_until = until
+        self._report("member_naps", {"member": name, "until": until})
 
     def _cut(self) -> None:
         if (place := self._choose()) is not None and place.host is not None:

@@ -97,6 +97,11 @@ class TransactionStorm:
             for topic, on_record in shown
         ]
 
+    @property
+    def hosts(self) -> dict[str, Teller | Copier]:
+        """The clients that are there, by the names of their hosts."""
+        return {name: client for place in self._places for name, (_, client) in place.hosts.items()}
+
     def begin(self) -> None:
         for place in self._places:
             self._start_later(place, self._random.choice((0, 0, 100, 1_000)))

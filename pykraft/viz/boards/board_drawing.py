@@ -182,17 +182,6 @@ class Drawing:
         svg.text(right - width / 2, y + 16, label, 12, anchor="middle", bold=True, fill=ink)
 
 
-def legend(facts: BoardFacts, shown: Sequence[TopicPartition]) -> str:
-    """The legend of a board that was drawn without one, as a drawing of its own; empty if nothing needs one."""
-    drawing = Drawing(facts, shown, has_legend=False)
-    drawing.draw("", "", "", ())
-    svg = Svg(WIDTH, 0)
-    if not drawing.looks:
-        return ""
-    svg.height = Legend(svg, drawing.looks).draw(0) + 4
-    return svg.render("What the signs mean", ", ".join(box.text for box in svg.boxes))
-
-
 class Legend:
     """What the signs mean: those that are there."""
 

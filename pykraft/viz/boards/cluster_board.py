@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from pykraft.cluster_view import ClusterView
 from pykraft.viz.boards import board_text
-from pykraft.viz.boards.board_drawing import Drawing, legend
+from pykraft.viz.boards.board_drawing import Drawing
 from pykraft.viz.boards.board_facts import BoardFacts, count_of
 from pykraft.viz.boards.board_links import MOST_MESSAGES
 from pykraft.viz.drawing.figure import Figure
@@ -74,11 +74,6 @@ class Board:
         text = board_text.text(known, title, when, note, facts)
         described = board_text.description(known, note)
         return Figure(title, svg.render(f"{title}, {when}", described), text, tuple(svg.boxes))
-
-    def legend(self, view: ClusterView, topics: Iterable[str] | None = None, max_partitions: int = 6, **_: Any) -> str:
-        """The SVG of the legend alone, for a board that is drawn with `legend=False`."""
-        known = BoardFacts(view, topics)
-        return legend(known, known.topic_partitions[:max_partitions])
 
     def signs(
         self, view: ClusterView, topics: Iterable[str] | None = None, max_partitions: int = 6, **_: Any

@@ -1,7 +1,7 @@
 """What a picture says to a reader who does not see it: its alternative, in words.
 
 A drawing's `aria-label` holds it: the finding, which is the title, and then the values, a sentence for each row of the
-picture. A page that has the drawing among its elements reads the label out: GitHub's, a page of slides, a live board.
+picture. A page that has the drawing among its elements reads the label out: GitHub's, and a page of slides.
 
 JupyterLab turns an SVG into an image without an alternative, whatever the SVG says of itself, and has no setting for
 one. Of HTML it keeps the `alt` of an image, on a notebook that it does not trust as well. So a page of JupyterLab gets

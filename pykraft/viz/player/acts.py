@@ -4,16 +4,19 @@ An act is a few words and a virtual time::
 
     drop 812            a message, by its number            delay 812 200     by this many milliseconds
     duplicate 812 200   a request arrives once more         kill 2            restart 2
-    cut 1 3             a link                              heal 1 3          cut 2: all links of a node
+    cut 1 3             a link                              heal 1 3          cut 2: all links of a host
     fire 2 election     a timer                             undo              back to the branch before
     more                two seconds more                    replay LINK       what another reader did
+
+In a program a message may have words in place of its number, ``drop Produce response``: the first one on its way that
+has them all. ``leader`` is the node that leads the scene's partition, ``controller`` the active controller.
 
 The story is run again from its seed with all acts. So a player's branch is a `Link`, and a link is a branch.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import Intervention
 from pykraft.sim.interventions import Cut, Delay, Drop, Duplicate, Fire, Heal, Host, Impossible, Kill, Restart
 from pykraft.story.links import Link, UnknownHistory
@@ -61,11 +64,29 @@ class Rehearsal:
                 case "replay":
                     return self.replay(rest)
                 case _:
-                    return self._do(_deeds(verb, rest.split(), self.story, ms), ms)
+                    self.story.run_until(ms)
+                    return self._do(_deeds(verb, self._meant(verb, rest, ms), self.story, ms), ms)
         except (Impossible, UnknownHistory) as reason:
             return f"{str(reason)[:1].upper()}{str(reason)[1:]}."
         except (ValueError, TypeError):
             return f"There is no act {words!r}."
+
+    def _meant(self, verb: str, rest: str, ms: float) -> list[str]:
+        """The objects of an act by their numbers and names."""
+        step, words = self.story.step_at(ms), rest.split()
+        view = self.story.view_at(step)
+        if verb in ("drop", "delay", "duplicate") and words and not words[0].isdigit():
+            late = [word for word in words[-1:] if verb != "drop"]
+            wanted = words[: len(words) - len(late)]
+            found = (each for each in view.messages if all(word in str(each) for word in wanted))
+            message = next((each for each in found if each.sender != each.receiver), None)
+            if message is None:
+                raise Impossible(f"no message on its way at {ms:,.0f} ms has the words {' '.join(wanted)!r}")
+            return [str(message.id), *late]
+        roles = {"leader": view.leader(*self.scene.topic_partition), "controller": view.active_controller}
+        if any(word in roles and roles[word] is None for word in words):
+            raise Impossible(f"there is no {' or '.join(words)} at {ms:,.0f} ms")
+        return [str(roles.get(word, word)) for word in words]
 
     def _undo(self) -> str:
         if self._before:
@@ -104,9 +125,37 @@ class Rehearsal:
         story = self.story if story is None else story
         key = (story.name, self._end_ms)
         if key not in self._films:
-            partition = TopicPartition(self.scene.topic, self.scene.partition)
-            self._films[key] = film_of(story, partition, self.scene.failure_ms - _LEAD_MS, self._end_ms)
+            self._films[key] = film_of(story, self.scene, self.scene.failure_ms - _LEAD_MS, self._end_ms)
         return self._films[key]
+
+    @property
+    def opens_ms(self) -> float:
+        return float(self.scene.failure_ms - _OPENS_BEFORE_MS)
+
+    def moments(self) -> list[int]:
+        """The steps of the branch that is shown at which its scene's moments are; the missing ones are left out."""
+        story = self.story.run_until(self._end_ms)
+        last, step = story.step_at(self._end_ms), story.step_at(self.scene.failure_ms) - 1
+        found = []
+        for words in self.scene.moments:
+            later = next(iter(self._steps_of(words, step + 1, last)), None)
+            if later is not None:
+                found.append(step := later)
+        return found
+
+    def said_at(self, step: int) -> str:
+        """What a reader wants to know of a step: its mark, or else its sentence."""
+        marks = (mark.text for mark in self.story.marks if mark.step == step and mark.kind != "commit")
+        return next(marks, self.story.what_at(step))
+
+    def _steps_of(self, words: str, first: int, last: int) -> Iterator[int]:
+        story = self.story
+        if words.startswith("next "):
+            kind = words.removeprefix("next ")
+            yield from (mark.step for mark in story.marks if mark.kind == kind and first <= mark.step <= last)
+        else:
+            wanted = words.split()
+            yield from (step for step in range(first, last + 1) if all(word in story.what_at(step) for word in wanted))
 
     def data(self) -> dict[str, Any]:
         """All that the player's script needs."""
@@ -116,7 +165,8 @@ class Rehearsal:
         return {
             "title": self.scene.title,
             "about": self.scene.about,
-            "open": self.scene.failure_ms - _OPENS_BEFORE_MS,
+            "open": self.opens_ms,
+            "moments": [[self.story.time_at(step), self.said_at(step)] for step in self.moments()],
             "speed": _SPEED,
             "link": str(self.link),
             "film": film,
@@ -148,18 +198,18 @@ def _deeds(verb: str, words: list[str], story: Story, ms: float) -> list[Interve
             return [Kill(node)]
         case "restart", [int(node)]:
             return [Restart(node)]
-        case "fire", [int(node), str(timer)]:
-            return [Fire(node, timer)]
+        case "fire", [host, str(timer)]:
+            return [Fire(host, timer)]
         case (("cut" | "heal"), [one, other]):
             return [(Cut if verb == "cut" else Heal)(one, other)]
-        case (("cut" | "heal"), [int(node)]):
-            return _of_all_links(verb, node, story, ms)
+        case (("cut" | "heal"), [host]):
+            return _of_all_links(verb, host, story, ms)
     raise ValueError(verb)
 
 
-def _of_all_links(verb: str, node: int, story: Story, ms: float) -> list[Intervention]:
+def _of_all_links(verb: str, host: Host, story: Story, ms: float) -> list[Intervention]:
     view = story.view_at(story.step_at(ms))
-    others = [other for other in view.nodes if other != node and view.is_cut(node, other) == (verb == "heal")]
+    others = [other for other in view.nodes if other != host and view.is_cut(host, other) == (verb == "heal")]
     if not others:
-        raise Impossible(f"node {node} has no link to {verb}")
-    return [(Cut if verb == "cut" else Heal)(node, other) for other in others]
+        raise Impossible(f"{f'node {host}' if isinstance(host, int) else host} has no link to {verb}")
+    return [(Cut if verb == "cut" else Heal)(host, other) for other in others]

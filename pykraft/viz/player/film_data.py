@@ -4,32 +4,44 @@ What a scene shows is data. The script knows of hosts, lanes, messages, timers, 
 nothing of Raft, groups or transactions::
 
     hosts      [[id, label, "node" | "client"]]
-    lanes      [[host, label]]                                    one for each replica
+    lanes      [[id, label]]                                      one for each log (`lanes.py`)
+    first      the offset at which the lanes begin
     messages   [[id, from, to, kind, name, is_response, summary, sent, [[ms, due]], end, fate]]
-    states     [[host, ms, is_alive, role, epoch, badge, [details]]]
-    logs       [[lane, ms, start, end, high watermark, [[epoch, start]], leads, is in sync]]
+    states     [[host, ms, is alive, what it is, leads, [badges], [details]]]
+    logs       [[lane, ms, start, end, high watermark, [[epoch, start]],
+                 what it is, leads, is in sync, torn from, [[mark, offset]]]]
+    cells      [[lane, first offset, end offset, kind, since, until]]
+    rings      [[name, colour, [kinds of timers], key]]
     timers     [[host, kind, set, deadline, until]]
     cuts       [[from, to, since, until]]
     marks      [[ms, kind, text, host]]
     losses     [[ms, acknowledged, surviving]]
-    scars      [[lane, first offset, end offset, ms, acknowledged records among them]]
+    figures    [[ms, text, what is wrong]]                        in place of losses, where a scene tells of others
+    scars      [[lane, first offset, end offset, ms, acknowledged records among them, what became of the others]]
+    legend     [[mark, words]]
 
 Times are virtual milliseconds; an end that is not known yet is null. A message's path says when it was due, and since
-when that was so: null is "held back by a cut link". Its fate is ``arrives``, ``lost`` or ``under way``.
+when that was so: null is "held back by a cut link". Its fate is ``arrives``, ``lost`` or ``under way``. A client has
+states only where there is something to say of it.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from pykraft.broker.describe import NodeView, PartitionView
+from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView, MessageInFlight
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import TopicPartition
+from pykraft.sim.coordination import JOIN, MEMBER, REBALANCE, SYNC, Doing
 from pykraft.sim.interventions import Duplicate, Host
+from pykraft.sim.timers import ELECTION, FETCH, SESSION
 from pykraft.story.losses import Acknowledgements
+from pykraft.story.scenes import METADATA, PARTITIONS, Scene
 from pykraft.story.story import Story
+from pykraft.viz.player.figures import figures_at
+from pykraft.viz.player.lanes import MARKS, CellBook, Lane, Value, lanes_at, newest_leader
 
-FORMAT = 1
+FORMAT = 2
 Film = dict[str, Any]
 Row = list[Any]
 KINDS = {
@@ -57,8 +69,32 @@ KINDS = {
 """What is not here is background: heartbeats of brokers, metadata, registrations."""
 BACKGROUND = "background"
 _METADATA_LOG = "metadata log"
-_SHOWN_MARKS = ("election", "truncation", "rebalance", "isr", "fault", "crash", "restart", "you", "law")
-_CLIENTS = ("producer-", "consumer-", "member-", "teller-", "copier-", "g-", "consumers-")
+RINGS: list[Row] = [
+    ["election timer", "quorum", [FETCH, ELECTION], "f"],
+    ["session", "produce", [SESSION], "s"],
+    ["group session", "group", [MEMBER], "s"],
+    ["rebalance timeout", "transaction", [REBALANCE, JOIN, SYNC], "t"],
+]
+"""The timers that are drawn, from the inside out."""
+_SHOWN_MARKS = (
+    "election",
+    "truncation",
+    "rebalance",
+    "isr",
+    "fault",
+    "crash",
+    "restart",
+    "client",
+    "transaction",
+    "you",
+    "law",
+)
+_HIDDEN = ("admin", "maker-", "elector", "copy-reader")
+"""Clients without a part in any scene."""
+_BEFORE = 6
+"""The lanes show this many records before the first one of the film."""
+_DECISIONS = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+_NUMBERED = re.compile(r"(?:classic|consumer)-(member)-(\d+)|(teller|copier)-\d+\.(\d+)")
 
 
 def kind_of(message: MessageInFlight) -> str:
@@ -67,9 +103,9 @@ def kind_of(message: MessageInFlight) -> str:
     return BACKGROUND if kind == "fetch" and message.summary.startswith(_METADATA_LOG) else kind
 
 
-def film_of(story: Story, partition: TopicPartition, from_ms: float, to_ms: float) -> Film:
+def film_of(story: Story, scene: Scene, from_ms: float, to_ms: float) -> Film:
     """What happened to a cluster between two times."""
-    maker = _FilmMaker(story, partition, from_ms)
+    maker = _FilmMaker(story, scene, from_ms)
     story.run_until(to_ms)
     last = story.step_at(to_ms)
     for step in range(last + 1):
@@ -80,19 +116,24 @@ def film_of(story: Story, partition: TopicPartition, from_ms: float, to_ms: floa
 class _FilmMaker:
     """Looks at one step after the other, and keeps what changes."""
 
-    def __init__(self, story: Story, partition: TopicPartition, from_ms: float) -> None:
+    def __init__(self, story: Story, scene: Scene, from_ms: float) -> None:
         self._story = story
-        self._partition = partition
+        self._scene = scene
         self._from_ms = from_ms
-        self._heard = Acknowledgements(partition)
+        self._heard = Acknowledgements(scene.topic_partition)
+        self._cells = CellBook()
         self._messages: dict[int, Row] = {}
         self._flying: dict[int, Row] = {}
-        self._states: dict[int, Row] = {}
-        self._logs: dict[int, Row] = {}
-        self._timers: dict[tuple[int, str], Row] = {}
+        self._states: dict[Host, Row] = {}
+        self._logs: dict[Lane, Row] = {}
+        self._timers: dict[tuple[Host, str], Row] = {}
         self._cuts: dict[tuple[Host, Host], Row] = {}
-        self._lanes: list[int] = []
-        self._rows: dict[str, list[Row]] = {name: [] for name in ("states", "logs", "timers", "cuts", "losses")}
+        self._decided: dict[str, str] = {}
+        self._rows: dict[str, list[Row]] = {
+            name: [] for name in ("states", "logs", "timers", "cuts", "losses", "figures")
+        }
+        self._marks: list[Row] = []
+        self._seen: list[object] = []
         self._scars: list[Row] = []
 
     def look(self, step: int) -> None:
@@ -100,22 +141,68 @@ class _FilmMaker:
         ms, view = story.time_at(step), story.view_at(step)
         self._heard.look(story, step)
         self._look_at_messages(step, ms)
-        for node in view.nodes.values():
-            self._note("states", self._states, node.node_id, ms, _state(view, node))
-            replica = node.partition(self._partition.topic, self._partition.partition)
-            if replica is not None:
-                self._note("logs", self._logs, node.node_id, ms, _log(view, node, replica))
         self._look_at_timers(step, ms)
         self._look_at_cuts(view, ms)
-        self._look_at_losses(view, ms)
+        if self._is_another(step, view):
+            self._look_at_view(step, view, ms)
         for event in story.trace_at(step):
             self._look_at_event(event, view, ms)
+
+    def _is_another(self, step: int, view: ClusterView) -> bool:
+        """Whether anything that is drawn of the nodes may have changed: most steps change nothing of it. What is equal
+        to what was before is the same object."""
+        parts = (*view.nodes.values(), self._story.doings_at(step), view.cut_links)
+        seen = [*map(id, parts), len(self._heard.heard), self._story.committed_at(step)]
+        is_another, self._seen = seen != self._seen, seen
+        return is_another
+
+    def _look_at_view(self, step: int, view: ClusterView, ms: float) -> None:
+        story = self._story
+        self._look_at_lanes(step, view, ms)
+        self._look_at_hosts(step, view, ms)
+        self._look_at_losses(view, ms)
+        figures = figures_at(view, self._scene, story.doings_at(step), story.committed_at(step))
+        if figures is not None and (not self._rows["figures"] or self._rows["figures"][-1][1:] != figures):
+            self._rows["figures"].append([ms, *figures])
 
     def _note(self, name: str, known: dict[Any, Row], key: Any, ms: float, value: Row) -> None:
         """Keep a value, if it is another one than before."""
         if known.get(key) != value:
             known[key] = value
             self._rows[name].append([key, ms, *value])
+
+    def _look_at_lanes(self, step: int, view: ClusterView, ms: float) -> None:
+        for lane, value in lanes_at(view, self._scene, self._story.committed_at(step)):
+            self._look_for_power(lane, value, ms)
+            self._note("logs", self._logs, lane, ms, list(value))
+        self._cells.look(view, self._scene, ms)
+
+    def _look_for_power(self, lane: Lane, value: Value, ms: float) -> None:
+        """A log that is shorter when its node starts again was not all on the disk."""
+        before = self._logs.get(lane)
+        if before is not None and before[4].startswith("✕") and value.end < before[1]:
+            self._scars.append([lane, value.end, before[1], ms, 0, "not on the disk when the power failed"])
+
+    def _look_at_hosts(self, step: int, view: ClusterView, ms: float) -> None:
+        doings = {doing.host: doing for doing in self._story.doings_at(step)}
+        led = newest_leader(view, self._scene.topic, self._scene.partition)
+        for node in view.nodes.values():
+            self._note("states", self._states, node.node_id, ms, _state(view, node, self._scene, led, doings))
+        for host, doing in doings.items():
+            if isinstance(host, str):
+                badges = ["paused"] if doing.is_paused else []
+                self._note("states", self._states, host, ms, [True, doing.what, False, badges, []])
+            for text in doing.what.split("; ") if isinstance(host, int) else ():
+                self._look_at_decision(host, text, ms)
+        for client in [host for host in self._states if isinstance(host, str) and host not in doings]:
+            self._note("states", self._states, client, ms, [False, "gone", False, [], []])
+
+    def _look_at_decision(self, node: int | str, text: str, ms: float) -> None:
+        """What a transaction's coordinator has written is a mark. A group's state is none: a rebalance has its own."""
+        name, _, state = text.partition(": ")
+        if state in _DECISIONS and self._decided.get(name) != state:
+            self._marks.append([ms, "transaction", f"node {node} writes {state} for {name}", node])
+        self._decided[name] = state
 
     def _look_at_messages(self, step: int, ms: float) -> None:
         seen = {message.id: message for message in self._story.messages_at(step)}
@@ -132,14 +219,14 @@ class _FilmMaker:
                 path.append([ms, due])
 
     def _look_at_timers(self, step: int, ms: float) -> None:
-        running = {(timer.node, timer.kind): timer.deadline_ms for timer in self._story.timers_at(step)}
+        running = {(timer.host, timer.kind): timer.deadline_ms for timer in self._story.timers_at(step)}
         for key, row in list(self._timers.items()):
             if running.get(key) != row[3]:
                 row[4] = ms
                 del self._timers[key]
-        for (node, kind), deadline in running.items():
-            if (node, kind) not in self._timers:
-                self._timers[node, kind] = row = [node, kind, ms, deadline, None]
+        for (host, kind), deadline in running.items():
+            if (host, kind) not in self._timers:
+                self._timers[host, kind] = row = [host, kind, ms, deadline, None]
                 self._rows["timers"].append(row)
 
     def _look_at_cuts(self, view: ClusterView, ms: float) -> None:
@@ -160,44 +247,67 @@ class _FilmMaker:
 
     def _look_at_event(self, event: TraceEvent, view: ClusterView, ms: float) -> None:
         """A truncation leaves a scar, with what was acknowledged and is in no other log."""
-        fields = event.fields
-        if event.name != "truncate" or fields.get("partition") != str(self._partition):
+        fields, scene = event.fields, self._scene
+        is_metadata = event.name == "metadata_truncate" and scene.lanes == METADATA
+        is_replica = event.name == "truncate" and fields.get("partition") == str(scene.topic_partition)
+        if not is_metadata and not (is_replica and scene.lanes not in (METADATA, PARTITIONS)):
             return
         first, end = fields["end"], fields["before"]
         if first < end:
-            self._scars.append([event.node, first, end, ms, self._heard.gone_between(view, first, end)])
+            gone = 0 if is_metadata else self._heard.gone_between(view, first, end)
+            self._scars.append([event.node, first, end, ms, gone, "truncated, none acknowledged"])
 
     # --- the film -----------------------------------------------------------------------------------------------------
 
     def film(self, to_ms: float) -> Film:
-        story = self._story
+        story, scene = self._story, self._scene
         nodes = list(story.view_at(0).nodes)
         messages = [row for row in self._messages.values() if self._is_shown(row)]
         messages += self._ghosts()
-        clients = sorted({host for row in messages for host in row[1:3] if isinstance(host, str)})
+        clients = {host for row in messages for host in row[1:3] if isinstance(host, str)}
+        clients |= {host for host in self._states if isinstance(host, str)}
+        timers = list(_since(self._rows["timers"], self._from_ms, "timers"))
+        marked = {mark[0] for row in self._rows["logs"] for mark in row[10]}
         return {
             "format": FORMAT,
             "from": self._from_ms,
             "to": round(to_ms, 3),
-            "partition": str(self._partition),
-            "hosts": [*([n, f"node {n}", "node"] for n in nodes), *([c, c, "client"] for c in clients)],
-            "lanes": [[n, f"node {n}"] for n in nodes if n in self._logs],
+            "partition": scene.topic if scene.lanes == PARTITIONS else str(scene.topic_partition),
+            "hosts": [*([n, f"node {n}", "node"] for n in nodes), *([c, _label(c), "client"] for c in sorted(clients))],
+            "lanes": [
+                [lane, f"node {lane}" if isinstance(lane, int) else lane] for lane in sorted(self._logs, key=str)
+            ],
+            "first": self._first(),
             "messages": messages,
             **{name: list(_since(rows, self._from_ms, name)) for name, rows in self._rows.items()},
-            "marks": [
-                [story.time_at(mark.step), mark.kind, mark.text, mark.node]
-                for mark in story.marks
-                if mark.kind in _SHOWN_MARKS and self._from_ms <= story.time_at(mark.step) <= to_ms
-            ],
+            "cells": [row for row in self._cells.rows if row[5] is None or row[5] >= self._from_ms],
+            "rings": [ring for ring in RINGS if any(row[1] in ring[2] for row in timers)],
+            "marks": sorted([*self._marks_until(to_ms)], key=lambda mark: mark[0]),
             "scars": self._scars,
+            "legend": [[mark, text] for mark, text in MARKS.items() if mark in marked],
             "failure": story.failure,
         }
+
+    def _first(self) -> int:
+        """Where the lanes begin: a scene that tells of losses shows the whole log."""
+        if self._scene.shows_all:
+            return 0
+        then = {row[0]: row[3] for row in self._rows["logs"] if row[1] <= self._from_ms}
+        return max(0, min(then.values(), default=0) - _BEFORE)
+
+    def _marks_until(self, to_ms: float) -> Iterator[Row]:
+        story = self._story
+        told = ([story.time_at(mark.step), mark.kind, mark.text, mark.node] for mark in story.marks)
+        for mark in (*told, *self._marks):
+            is_other = mark[1] == "isr" and f" {self._scene.topic}-" not in mark[2]
+            if mark[1] in _SHOWN_MARKS and not is_other and self._from_ms <= mark[0] <= to_ms:
+                yield mark
 
     def _is_shown(self, row: Row) -> bool:
         ends = row[1:3]
         return (
             ends[0] != ends[1]
-            and all(isinstance(host, int) or host.startswith(_CLIENTS) for host in ends)
+            and not any(isinstance(host, str) and host.startswith(_HIDDEN) for host in ends)
             and (row[9] is None or row[9] >= self._from_ms)
         )
 
@@ -217,7 +327,7 @@ def _since(rows: list[Row], from_ms: float, name: str) -> Iterator[Row]:
         end = {"timers": 4, "cuts": 3}[name]
         yield from (row for row in rows if row[end] is None or row[end] >= from_ms)
         return
-    at = 0 if name == "losses" else 1
+    at = 0 if name in ("losses", "figures") else 1
     last: dict[Any, Row] = {}
     for row in rows:
         if row[at] <= from_ms:
@@ -232,30 +342,51 @@ def _message(message: MessageInFlight, due: float | None) -> Row:
     return [message.id, *ends, *about, message.sent_ms, [[message.sent_ms, due]], None, "under way"]
 
 
-def _state(view: ClusterView, node: NodeView) -> Row:
+def _state(view: ClusterView, node: NodeView, scene: Scene, led: int | None, doings: dict[Host, Doing]) -> Row:
     quorum = node.quorum
-    is_active = node.is_alive and quorum.role == "leader"
-    badge = "active controller" if is_active else ""
+    said, leads = _part(view, node, scene, led)
+    badges = ["★ active controller"] if node.is_alive and quorum.role == "leader" else []
     if node.is_alive and node.node_id in view.fenced_brokers:
-        badge = "fenced"
+        badges = ["fenced"]
+    if node.is_alive and scene.lanes == METADATA:
+        badges = [f"{badges[0]}, epoch {quorum.epoch}" if badges else f"epoch {max(0, quorum.epoch)}"]
+    doing = doings.get(node.node_id)
+    coordinated = doing.what.split("; ") if doing is not None else []
     granted = ", ".join(map(str, sorted(quorum.granted)))
     details = [
         f"quorum: {quorum.role} in epoch {quorum.epoch}",
         f"metadata log end {max(0, quorum.log_end_offset)}, high watermark {quorum.high_watermark}",
         f"votes from {granted}" if granted else f"voted for {quorum.voted_for or 'no node'}",
         f"broker: {node.broker_state}" if node.is_alive else "not running",
+        *(f"coordinates {each}" for each in coordinated),
+        *(f"leads {each.topic_partition}" for each in node.partitions if each.leader_id == node.node_id),
     ]
-    return [node.is_alive, quorum.role, quorum.epoch, badge, details]
+    return [node.is_alive, said, leads, [*badges, *coordinated[:1]], details]
 
 
-def _log(view: ClusterView, node: NodeView, replica: PartitionView) -> Row:
-    key = replica.topic_partition
-    end = replica.log_end_offset
-    epochs = [[entry.epoch, entry.start_offset] for entry in replica.epochs if entry.start_offset < end]
-    in_sync = node.node_id in view.isr(key.topic, key.partition)
-    leads = replica.leader_id == node.node_id
-    marks = [max(0, replica.log_start_offset), max(0, replica.log_end_offset), max(0, replica.high_watermark)]
-    return [*marks, epochs, leads, in_sync, replica.leader_epoch]
+def _part(view: ClusterView, node: NodeView, scene: Scene, led: int | None) -> tuple[str, bool]:
+    """What a node is in this scene, and whether it leads."""
+    role = node.quorum.role
+    if not node.is_alive:
+        return "✕ dead", False
+    if scene.lanes == METADATA:
+        signs = {"leader": "◆ leads", "follower": "● follows", "prospective": "○ pre-vote"}
+        return signs.get(role, f"○ {role}"), role == "leader"
+    own = [
+        each for each in node.partitions if each.leader_id == node.node_id and each.topic_partition.topic == scene.topic
+    ]
+    if scene.lanes == PARTITIONS:
+        numbers = [each.topic_partition for each in own if view.leader(*each.topic_partition) == node.node_id]
+        return "◆ leads" if numbers else "● follows", bool(numbers)
+    leads = led == node.node_id
+    has_led = any(each.topic_partition == scene.topic_partition for each in own)
+    return "◆ leads" if leads else "◇ led" if has_led else "● follows", leads
+
+
+def _label(client: str) -> str:
+    """A client's name, as far as there is room for it."""
+    found = _NUMBERED.fullmatch(client)
+    return " ".join(filter(None, found.groups())) if found else client
 
 
 def first_difference(film: Film, other: Film, since_ms: float) -> Row | None:

@@ -23,9 +23,10 @@ _HERE = Path(__file__).parent
 _PLACE = re.compile(r"@([a-z]+)@")
 
 
-def save(name: str, path: str | Path) -> Path:
-    """Write the page of a scene; returns where it is. ValueError if it would be larger than a megabyte."""
-    text = page(name)
+def save(rehearsal: Rehearsal, path: str | Path) -> Path:
+    """Write the page of a scene, and of what was done in it; returns where it is. ValueError if it would be larger than
+    a megabyte."""
+    text = page(rehearsal)
     if len(text.encode()) > MOST_BYTES:
         raise ValueError(f"the page has {len(text.encode()):,} bytes, more than {MOST_BYTES:,}: record fewer outcomes")
     path = Path(path)
@@ -33,9 +34,8 @@ def save(name: str, path: str | Path) -> Path:
     return path
 
 
-def page(name: str) -> str:
+def page(rehearsal: Rehearsal) -> str:
     """The page's text."""
-    rehearsal = Rehearsal(name, Story)
     main = rehearsal.data()
     recorded = [_recorded(rehearsal, outcome) for outcome in rehearsal.scene.outcomes]
     if rehearsal.scene.rival:

@@ -8,7 +8,10 @@ const SHAPES = { produce: "circle", fetch: "square", quorum: "diamond", group: "
 const NAMES = { produce: "produce", fetch: "fetch", quorum: "election and ISR", group: "group", transaction: "transaction", background: "background" };
 const POINTS = { square: [4, 0.785], diamond: [4, 0], triangle: [3, -1.571], hexagon: [6, 0] };
 const EPOCHS = 6;
-const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "rebalance", "isr"];
+const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "transaction", "rebalance", "client", "isr"];
+const CELLS = { open: "○", committed: "", aborted: "✕", "commit marker": "C", "abort marker": "A" };
+const MARK_SIGNS = { stable: "△", group: "▽", disk: "◇" };
+const FAULTS = [["heal", "healed"], ["omission", "lost"], ["power", "power"], ["partition", "cut"]];
 const HELD_AT = 0.42;
 const SLOWEST = -2, FASTEST = 1;
 const CROSS_MS = 90;
@@ -61,8 +64,7 @@ class Film {
     this.tracks = { states: new Map(), logs: new Map() };
     for (const [name, tracks] of Object.entries(this.tracks))
       for (const row of data[name]) (tracks.get(row[0]) || tracks.set(row[0], []).get(row[0])).push(row);
-    const ends = data.logs.map(row => row[3]);
-    this.longest = Math.max(12, ...ends);
+    this.longest = Math.max(this.first + 12, ...data.logs.map(row => row[3]));
     this.label = new Map(data.hosts.map(([id, label]) => [id, label]));
     this.nodes = data.hosts.filter(h => h[2] === "node").map(h => h[0]);
     this.clients = data.hosts.filter(h => h[2] === "client").map(h => h[0]);
@@ -75,11 +77,11 @@ class Film {
   }
   state(host, t) {
     const row = this.at("states", host, t);
-    return row && { alive: row[2], role: row[3], epoch: row[4], badge: row[5], details: row[6] };
+    return row && { alive: row[2], said: row[3], leads: row[4], badges: row[5], details: row[6] };
   }
   log(host, t) {
     const row = this.at("logs", host, t);
-    return row && { start: row[2], end: row[3], high: row[4], epochs: row[5], leads: row[6], inSync: row[7], epoch: row[8] };
+    return row && { start: row[2], end: row[3], high: row[4], epochs: row[5], said: row[6], leads: row[7], inSync: row[8], torn: row[9], marks: row[10] };
   }
   flying(t, withBackground) {
     return this.messages.filter(m => m.sent <= t && t < m.end && (withBackground || m.kind !== "background"));
@@ -94,13 +96,18 @@ class Film {
     for (const row of this.losses) { if (row[0] > t) break; found = row; }
     return { acknowledged: found[1], surviving: found[2], gone: found[1] - found[2] };
   }
-  leader(t) {
+  figure(t) {
     let found = null;
-    for (const node of this.nodes) {
-      const log = this.log(node, t);
-      if (log && log.leads && (!found || log.epoch > found.log.epoch)) found = { node, log };
-    }
+    for (const row of this.figures) { if (row[0] > t) break; found = row; }
     return found;
+  }
+  leader(t) {  // the node that leads; its log is where the records count
+    const node = this.nodes.find(each => (this.state(each, t) || {}).leads);
+    return node === undefined ? null : { node, log: this.log(node, t) };
+  }
+  ringsOf(host) {
+    const kinds = new Set(this.timers.filter(row => row[0] === host).map(row => row[1]));
+    return this.rings.filter(ring => ring[2].some(kind => kinds.has(kind)));
   }
   times(withBackground) {
     const found = new Set(this.marks.map(m => m[0]));
@@ -120,20 +127,6 @@ function progress(message, t) {
   return Math.min(1, done);
 }
 
-function epochAt(log, offset) {
-  let found = null;
-  for (const [epoch, start] of log.epochs) if (start <= offset) found = epoch;
-  return offset < log.end ? found : null;
-}
-
-function tornFrom(log, led) {  // the first offset at which this log is not the leader's
-  const edges = [...log.epochs.map(e => e[1]), ...led.epochs.map(e => e[1]), led.end].sort((a, b) => a - b);
-  for (const offset of edges)
-    if (offset >= log.start && offset < log.end && epochAt(log, offset) !== epochAt(led, offset))
-      return epochAt(log, offset) === led.epoch ? null : offset;
-  return null;
-}
-
 function describe(message, film) {
   const name = host => film.label.get(host) || String(host);
   return message.name + (message.isResponse ? " response" : " request") + ", " + name(message.from) + " to " + name(message.to)
@@ -151,13 +144,14 @@ class Stage {
     this.root.append(this.links, this.hosts, this.dots, this.tip);
     this.shown = new Map(); this.parts = new Map(); this.lines = new Map();
     this.radius = height < 220 ? 19 : 27;
+    this.isSmall = height < 220;
     this.place();
     this.drawLinks(); this.drawHosts();
   }
   place() {
-    const { film, width, height, radius } = this, ry3 = (height - 2 * radius - 50) / 1.5;
+    const { film, width, height, radius } = this, low = film.hosts.some(h => h[2] === "node" && film.tracks.states.get(h[0]).some(r => r[5].length > 1)) ? 13 : 0;
+    const clients = film.clients, left = clients.length ? 62 : 0, ry3 = (height - low - 2 * radius - 50) / 1.5;
     this.at = new Map();
-    const clients = film.clients, left = clients.length ? 62 : 0;
     const cx = (left + width) / 2 + (clients.length ? 16 : 0), isOdd = film.nodes.length === 3;
     const cy = isOdd ? radius + 18 + ry3 : height / 2 - 7;
     const rx = (width - left) / 2 - radius - 34, ry = isOdd ? ry3 : height / 2 - radius - 25;
@@ -165,7 +159,8 @@ class Stage {
       const angle = -Math.PI / 2 + i * 2 * Math.PI / film.nodes.length;
       this.at.set(node, [cx + rx * Math.cos(angle), cy + ry * Math.sin(angle)]);
     });
-    clients.forEach((client, i) => this.at.set(client, [44, height * (i + 1) / (clients.length + 1) - 4]));
+    this.room = height / (clients.length + 1);
+    clients.forEach((client, i) => this.at.set(client, [50, this.room * (i + 1) - (this.room > 44 ? 10 : this.isSmall ? -5 : 4)]));
   }
   drawLinks() {
     const { film } = this;
@@ -188,69 +183,93 @@ class Stage {
     const { film, radius, height } = this;
     for (const [id, label, kind] of film.hosts) {
       const [x, y] = this.at.get(id), group = svg("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
-      if (kind === "client") {
-        group.setAttribute("class", "pk-client");
-        group.append(svg("rect", { x: -42, y: -13, width: 84, height: 26, rx: 13 }), svg("text", { y: 4, "text-anchor": "middle" }, label));
-        this.hosts.append(group);
-        continue;
-      }
+      if (kind === "client") { this.drawClient(id, label, group); continue; }
       const parts = {
         halo: svg("circle", { r: radius + 15, class: "pk-halo" }),
-        quorum: svg("circle", { r: radius + 5, class: "pk-ring pk-ring-quorum" }),
-        session: svg("circle", { r: radius + 10, class: "pk-ring pk-ring-session" }),
         body: svg("circle", { r: radius, class: "pk-body" }),
         name: svg("text", { y: 0, "text-anchor": "middle", class: "pk-name" }, height < 220 ? String(id) : label),
         role: svg("text", { y: 13, "text-anchor": "middle", class: "pk-role" }),
-        badge: svg("text", { y: radius + 26, "text-anchor": "middle", class: "pk-badge" }),
+        badges: [26, 39].map(y => svg("text", { y: radius + y, "text-anchor": "middle", class: "pk-badge" })),
         group,
       };
       group.setAttribute("class", "pk-node");
-      group.append(parts.halo, parts.quorum, parts.session, parts.body, parts.name, parts.role, parts.badge);
+      group.append(parts.halo, parts.body, parts.name, parts.role, ...parts.badges);
       if (this.isMain) {
         set(group, { tabindex: "0", role: "button" });
         this.player.makesSelectable(group, { type: "node", node: id }, () => this.inWords(id));
       }
       this.parts.set(id, parts);
       this.hosts.append(group);
+      parts.rings = this.drawRings(id, group.getAttribute("transform"), grow => ["circle", { r: radius + grow }]);
     }
   }
+  drawClient(id, label, group) {
+    const isTight = this.room < 34, high = isTight ? 14 : 26, box = grow => ({ x: -40 - grow, y: -high / 2 - grow, width: 80 + 2 * grow, height: high + 2 * grow, rx: high / 2 + grow });
+    const said = svg("text", { y: high / 2 + 14, "text-anchor": "middle", class: "pk-role" });
+    group.setAttribute("class", "pk-client");
+    group.append(svg("rect", { ...box(0), class: "pk-pill" }), svg("text", { y: 4, "text-anchor": "middle" }, label), ...(this.room > 40 ? [said] : []));
+    const parts = { group, said, isClient: true };
+    this.parts.set(id, parts);
+    this.hosts.append(group);
+    parts.rings = this.drawRings(id, group.getAttribute("transform"), grow => ["rect", box(isTight ? grow / 2 - 1 : grow - 1)]);
+    if (!this.isMain || !this.film.tracks.states.has(id)) return;
+    set(group, { tabindex: "0", role: "button" });
+    this.player.makesSelectable(group, { type: "client", node: id }, () => this.inWords(id));
+  }
+  drawRings(host, transform, form) {
+    return this.film.ringsOf(host).map(([name, colour, kinds], i) => {
+      const [tag, size] = form(5 * (i + 1)), group = svg("g", { transform, class: "pk-timer" });
+      const ring = svg(tag, { ...size, pathLength: 100, class: `pk-ring pk-ring-${colour}${tag === "circle" ? " pk-round" : ""}` }), hit = svg(tag, { ...size, class: "pk-hit pk-thin" });
+      group.append(ring, hit);
+      const made = { group, ring, hit, kinds, name, colour };
+      if (this.isMain) {
+        set(hit, { tabindex: "0", role: "button" });
+        this.player.makesSelectable(hit, { type: "timer", node: host, name, kinds }, () => `${name} of ${this.film.label.get(host)}`);
+      }
+      this.hosts.append(group);
+      return made;
+    });
+  }
   inWords(node) {
-    const state = this.film.state(node, this.player.t);
-    const log = this.film.log(node, this.player.t);
-    if (!state || !state.alive) return `node ${node}, dead`;
-    return [`node ${node}`, ...(log ? [(log.leads ? "leads " : "follows in ") + this.film.partition + ", epoch " + log.epoch] : []), "quorum: " + state.role].join(" · ");
+    const state = this.film.state(node, this.player.t), label = this.film.label.get(node);
+    return !state ? label : [label, state.said.replace(/^[^\w]+ /, ""), ...state.badges.map(b => b.replace("★ ", "")), ...state.details.slice(0, 1)].join(" · ");
   }
   draw(t) {
-    const { film, radius } = this, leader = film.leader(t), chosen = this.isMain ? this.player.selected : null;
-    const running = film.timersAt(t);
-    for (const [node, parts] of this.parts) {
-      const state = film.state(node, t), log = film.log(node, t);
-      if (!state) continue;
-      const leads = leader && leader.node === node && state.alive;
-      set(parts.group, { class: "pk-node" + (state.alive ? "" : " pk-dead") + (leads ? " pk-leads" : "")
-        + (chosen && chosen.type === "node" && chosen.node === node ? " pk-chosen" : "") });
-      const old = log && log.leads && !leads && state.alive;
-      const part = !state.alive ? "✕ dead" : leads ? "◆ leads" : old ? "◇ led" : "● follows";
-      say(parts.role, this.height < 220 ? part[0] : part);
-      say(parts.badge, state.badge === "active controller" ? "★ active controller" : state.badge);
-      if (this.isMain) set(parts.group, { "aria-label": this.inWords(node) });
-      for (const [name, kinds] of [["quorum", ["fetch", "election"]], ["session", ["session"]]]) {
-        const timer = state.alive && running.find(r => r[0] === node && kinds.includes(r[1]));
-        const round = 2 * Math.PI * (radius + (name === "quorum" ? 5 : 10));
-        const left = timer ? Math.max(0, Math.min(1, (timer[3] - t) / Math.max(1, timer[3] - timer[2]))) : 0;
-        set(parts[name], { "stroke-dasharray": `${(left * round).toFixed(1)} ${round.toFixed(1)}`, visibility: timer ? "visible" : "hidden",
-          class: `pk-ring pk-ring-${name}` + (left < 0.25 ? " pk-short" : "") });
+    const { film } = this, chosen = this.isMain ? this.player.selected : null, running = film.timersAt(t);
+    const isChosen = (type, node) => chosen && chosen.type === type && chosen.node === node;
+    for (const [host, parts] of this.parts) {
+      const state = film.state(host, t);
+      for (const ring of parts.rings) this.drawRing(ring, running.find(r => r[0] === host && ring.kinds.includes(r[1])), t, isChosen("timer", host) && chosen.name === ring.name);
+      if (parts.isClient) {
+        const isKnown = film.tracks.states.has(host);
+        set(parts.group, { class: "pk-client" + (isKnown && !state ? " pk-absent" : "") + (state && !state.alive ? " pk-dead" : "") + (isChosen("client", host) ? " pk-chosen" : "") });
+        if (state) say(parts.said, [state.alive ? state.said : "✕ gone", ...state.badges].join(" · "));
+        if (this.isMain && state) set(parts.group, { "aria-label": this.inWords(host) });
+        continue;
       }
+      if (!state) continue;
+      set(parts.group, { class: "pk-node" + (state.alive ? "" : " pk-dead") + (state.leads ? " pk-leads" : "") + (isChosen("node", host) ? " pk-chosen" : "") });
+      say(parts.role, this.isSmall ? state.said[0] : state.said);
+      parts.badges.forEach((badge, i) => say(badge, this.isSmall && i ? "" : state.badges[i] || ""));
+      if (this.isMain) set(parts.group, { "aria-label": this.inWords(host) });
     }
     for (const { line, cross, one, other } of this.lines.values()) {
       const isCut = film.isCut(one, other, t) || film.isCut(other, one, t);
       const isChosen = chosen && chosen.type === "link" && chosen.one === one && chosen.other === other;
+      set(line, { visibility: film.tracks.states.has(one) && !film.state(one, t) ? "hidden" : "visible" });
       line.classList.toggle("pk-cut", isCut); line.classList.toggle("pk-chosen", Boolean(isChosen));
       set(cross, { visibility: isCut ? "visible" : "hidden" });
     }
     this.drawDots(t);
   }
-  edge(host) { return this.parts.has(host) ? this.radius + 9 : 40; }
+  drawRing({ group, ring, hit, name, colour }, timer, t, isChosen) {
+    const left = timer ? Math.max(0, Math.min(1, (timer[3] - t) / Math.max(1, timer[3] - timer[2]))) : 0;
+    set(group, { visibility: timer ? "visible" : "hidden", class: "pk-timer" + (isChosen ? " pk-chosen" : "") });
+    set(ring, { "stroke-dasharray": `${(left * 100).toFixed(1)} 101` });
+    ring.classList.toggle("pk-short", left < 0.25);
+    if (timer && this.isMain) set(hit, { "aria-label": `${name} of ${this.film.label.get(timer[0])}, ${number(Math.max(0, timer[3] - t))} ms left` });
+  }
+  edge(host) { return this.parts.get(host).isClient ? 44 : this.radius + 9; }
   drawDots(t) {
     const { film, player } = this, seen = new Set();
     const flying = film.flying(t, player.withBackground), lost = film.lost(t, player.withBackground);
@@ -310,13 +329,13 @@ class Lanes {
   constructor(player, film, width, height, longest, isMain) {
     Object.assign(this, { player, film, width, height, longest });
     this.root = svg("svg", { class: "pk-lanes", viewBox: `0 0 ${width} ${height}`, width, height, role: "img" });
-    this.isSmall = width < 460; this.left = this.isSmall ? 104 : 152; this.right = 46;
+    this.isSmall = width < 460; this.left = this.isSmall ? 112 : 152; this.right = 56;
     this.row = (height - 14) / film.lanes.length;
     this.bar = Math.max(11, Math.min(30, this.row * 0.36));
     this.rows = film.lanes.map(([host, label], i) => this.makeRow(host, label, 8 + i * this.row));
     this.drawnKey = "";
   }
-  x(offset) { return this.left + (this.width - this.left - this.right) * offset / this.longest; }
+  x(offset) { return this.left + (this.width - this.left - this.right) * Math.max(0, offset - this.film.first) / (this.longest - this.film.first); }
   makeRow(host, label, top) {
     const y = top + this.row * 0.4, middle = y + this.bar / 2;
     const parts = {
@@ -324,60 +343,72 @@ class Lanes {
       label: svg("text", { x: 0, y: middle - 1, class: "pk-strong" }, label),
       role: svg("text", { x: 0, y: middle + 13, class: "pk-small" }),
       ground: svg("rect", { x: this.left, y, width: this.width - this.left - this.right, height: this.bar, class: "pk-ground", rx: 2 }),
-      cells: svg("g"), scar: svg("g"),
+      cells: svg("g"), scar: svg("g"), marks: svg("g"),
       high: svg("path", { class: "pk-high" }),
       end: svg("text", { y: middle + 4, class: "pk-end" }),
       note: svg("text", { y: y + this.bar + 12, class: "pk-small" }),
     };
-    this.root.append(parts.ground, parts.cells, parts.scar, parts.high, parts.label, parts.role, parts.end, parts.note);
+    this.root.append(parts.ground, parts.cells, parts.scar, parts.marks, parts.high, parts.label, parts.role, parts.end, parts.note);
     return parts;
   }
   draw(t) {
-    const { film } = this, leader = film.leader(t), scars = film.scars.filter(s => s[3] <= t);
+    const { film } = this, scars = film.scars.filter(s => s[3] <= t), cells = film.cells.filter(c => c[4] <= t && (c[5] === null || t < c[5]));
     const logs = this.rows.map(row => film.log(row.host, t));
-    const alive = this.rows.map(row => (film.state(row.host, t) || {}).alive);
-    const key = JSON.stringify([logs, alive, scars.length]);
+    const key = JSON.stringify([logs, scars.length, cells.map(c => [c[0], c[1], c[3]])]);
     if (key === this.drawnKey) return;
     this.drawnKey = key;
-    this.rows.forEach((row, i) => logs[i] && this.drawRow(row, logs[i], leader, alive[i], scars.filter(s => s[0] === row.host)));
+    this.rows.forEach((row, i) => logs[i] && this.drawRow(row, logs[i], cells.filter(c => c[0] === row.host), scars.filter(s => s[0] === row.host)));
     this.root.setAttribute("aria-label", this.inWords(t));
   }
-  drawRow(row, log, leader, isAlive, scars) {
-    const leads = leader && leader.node === row.host, bar = this.bar;
-    const torn = leader && !leads ? tornFrom(log, leader.log) : null;
-    say(row.role, !isAlive ? "✕ dead" : (leads ? "◆ leads" : log.leads ? (this.isSmall ? "◇ led" : "◇ thinks it leads") : "● follows") + ", epoch " + log.epoch);
+  drawRow(row, log, kinds, scars) {
+    const bar = this.bar, torn = log.torn, isAlive = !log.said.startsWith("✕");
+    say(row.role, this.isSmall ? log.said.replace("thinks it leads", "led") : log.said);
     set(row.ground, { class: "pk-ground" + (log.inSync ? "" : " pk-out") });
-    const cells = [];
+    const cells = [], first = Math.max(log.start, this.film.first);
     log.epochs.forEach(([epoch, start], n) => {
-      const stop = n + 1 < log.epochs.length ? log.epochs[n + 1][1] : log.end, from = Math.max(start, log.start);
+      const stop = n + 1 < log.epochs.length ? log.epochs[n + 1][1] : log.end, from = Math.max(start, first);
       for (const [a, b, isCommitted] of [[from, Math.min(stop, log.high), true], [Math.max(from, log.high), stop, false]]) {
         if (b <= a) continue;
-        const isTorn = torn !== null && b > torn;
         cells.push(svg("rect", { x: this.x(a), y: row.y, width: Math.max(0.6, this.x(b) - this.x(a)), height: bar,
           class: `pk-cell pk-epoch-${epoch % EPOCHS}${isCommitted ? "" : " pk-open"}${isAlive ? "" : " pk-dim"}` }));
-        if (isTorn) cells.push(svg("rect", { x: this.x(Math.max(a, torn)), y: row.y, width: Math.max(0.6, this.x(b) - this.x(Math.max(a, torn))), height: bar, class: "pk-torn", fill: `url(#${this.player.hatch})` }));
+        if (torn !== null && b > torn) cells.push(svg("rect", { x: this.x(Math.max(a, torn)), y: row.y, width: Math.max(0.6, this.x(b) - this.x(Math.max(a, torn))), height: bar, class: "pk-torn", fill: `url(#${this.player.hatch})` }));
       }
-      if (this.x(stop) - this.x(from) > 52 && bar > 12) cells.push(svg("text", { x: this.x(from) + 5, y: row.y + bar / 2 + 4, class: `pk-epoch pk-on-${epoch % EPOCHS}` }, "epoch " + epoch));
+      if (this.x(stop) - this.x(from) > 52 && bar > 12 && !this.film.cells.length) cells.push(svg("text", { x: this.x(from) + 5, y: row.y + bar / 2 + 4, class: `pk-epoch pk-on-${epoch % EPOCHS}` }, "epoch " + epoch));
     });
+    for (const [, a, b, kind] of kinds) if (b > first && CELLS[kind]) cells.push(...this.drawCell(row, Math.max(a, first), b, kind));
     row.cells.replaceChildren(...cells);
     const hx = this.x(log.high), below = row.y + bar;
     set(row.high, { d: `M${hx.toFixed(1)} ${(row.y - 3).toFixed(1)}V${(below + 3).toFixed(1)}m-4.5 6l4.5 -7l4.5 7z` });
+    row.marks.replaceChildren(...log.marks.flatMap(([kind, offset]) => [
+      svg("line", { x1: this.x(offset), x2: this.x(offset), y1: row.y - 4, y2: below + 4, class: "pk-place pk-place-" + kind }),
+      svg("text", { x: this.x(offset), y: row.y - 5, "text-anchor": "middle", class: "pk-small pk-strong" }, MARK_SIGNS[kind])]));
     set(row.end, { x: this.x(log.end) + 5 }); say(row.end, number(log.end));
     const note = torn === null ? "" : this.isSmall ? `${number(log.end - torn)} not in the leader's log` : `${plural(log.end - torn, "record")} not in the leader's log`;
     set(row.note, { x: Math.max(this.left, Math.min(this.width - 190, this.x(torn === null ? 0 : torn))), class: "pk-small pk-alarm" }); say(row.note, note);
-    row.scar.replaceChildren(...scars.flatMap(s => this.drawScar(row, s)));
+    row.scar.replaceChildren(...this.drawScars(row, scars));
   }
-  drawScar(row, [, first, end, , acknowledged]) {
-    const x = this.x(first), wide = Math.max(3, this.x(end) - x), high = Math.max(5, this.bar * 0.4), y = row.y - high - 3;
-    const text = this.isSmall ? `${number(acknowledged)} acknowledged, gone` : acknowledged ? `${plural(acknowledged, "acknowledged record")} ${acknowledged === 1 ? "was" : "were"} here` : `${plural(end - first, "record")} truncated, none acknowledged`;
-    const long = 6.3 * text.length, isBeside = this.row < 64 && x + wide + 4 + long < this.width;
-    const at = isBeside ? x + wide + 4 : Math.max(0, Math.min(this.width - long, x));
-    return [svg("rect", { x, y, width: wide, height: high, class: "pk-scar" + (acknowledged ? "" : " pk-mild") }), svg("text", { x: at, y: isBeside ? y + high : y - 4, class: "pk-small" + (acknowledged ? " pk-alarm" : "") }, text)];
+  drawCell(row, a, b, kind) {  // what a reader of committed records does not get, and markers
+    const x = this.x(a), wide = Math.max(2, this.x(b) - x), isMarker = kind.endsWith("marker");
+    const made = [svg("rect", { x, y: row.y, width: wide, height: this.bar, class: `pk-kind pk-kind-${isMarker ? "marker" : kind}` }, undefined)];
+    made[0].append(svg("title", {}, `${kind}, offset ${a}${b - a > 1 ? " to " + (b - 1) : ""}`));
+    if (wide > 7) made.push(svg("text", { x: x + wide / 2, y: row.y + this.bar / 2 + 4, "text-anchor": "middle", class: "pk-sign" + (isMarker ? " pk-on-marker" : "") }, CELLS[kind]));
+    return made;
+  }
+  drawScars(row, scars) {
+    const isTight = this.row < 64, high = Math.max(5, this.bar * 0.4), y = isTight ? row.y + this.bar + 2 : row.y - high - 3;
+    const made = scars.flatMap(([, first, end, , acknowledged, why]) => {
+      const x = this.x(first), text = this.isSmall ? `${number(acknowledged || end - first)} ${acknowledged ? "acknowledged, gone" : "gone"}`
+        : acknowledged ? `${plural(acknowledged, "acknowledged record")} ${acknowledged === 1 ? "was" : "were"} here` : `${plural(end - first, "record")} ${why}`;
+      const strip = svg("rect", { x, y, width: Math.max(3, this.x(end) - x), height: high, class: "pk-scar" + (acknowledged ? "" : " pk-mild") });
+      return isTight ? [strip] : [strip, svg("text", { x: Math.max(0, Math.min(this.width - 6.8 * text.length, x)), y: y - 4, class: "pk-small" + (acknowledged ? " pk-alarm" : "") }, text)];
+    });
+    const gone = scars.reduce((sum, s) => sum + s[4], 0);  // where rows are near each other there is room for words at the right end only
+    return isTight && gone ? [...made, svg("text", { x: this.width, y: y + high + 2, "text-anchor": "end", class: "pk-small pk-alarm pk-scar-sum" }, number(gone) + " gone")] : made;
   }
   inWords(t) {
     return this.film.lanes.map(([host, label]) => {
       const log = this.film.log(host, t);
-      return log ? `${label} ${log.leads ? "leads" : "follows"} in epoch ${log.epoch}, log end ${log.end}, high watermark ${log.high}` : label;
+      return log ? [`${label} ${log.said.replace(/^[^\w]+ /, "")}`, `log end ${log.end}`, `high watermark ${log.high}`, ...log.marks.map(([kind, offset]) => `${kind} ${offset}`)].join(", ") : label;
     }).join("; ");
   }
 }
@@ -422,11 +453,12 @@ class Player {
     this.clock = el("output", { class: "pk-clock" });
     this.background = el("input", { type: "checkbox" });
     this.background.addEventListener("change", () => { this.withBackground = this.background.checked; this.drawLegend(); this.redraw(); });
+    this.nextMoment = button("next ➊", ".", () => this.toMoment());
     this.undo = button("↶ undo", "z", () => this.act("undo"));
     this.more = button("+2 s", "g", () => this.act("more"));
     this.linkButton = button("link", "i", () => { this.linkBox.hidden = !this.linkBox.hidden; if (!this.linkBox.hidden) this.linkText.select(); });
     this.controls = el("div", { class: "pk-controls" },
-      button("◀", "←", () => this.step(-1), { "aria-label": "step back" }), this.playButton, button("▶|", "→", () => this.step(1), { "aria-label": "step" }),
+      button("◀", "←", () => this.step(-1), { "aria-label": "step back" }), this.playButton, button("▶|", "→", () => this.step(1), { "aria-label": "step" }), this.nextMoment,
       this.clock, el("label", { class: "pk-row" }, "speed ", this.speed, this.speedText),
       el("label", { class: "pk-row" }, this.background, " background traffic"), el("span", { class: "pk-gap" }), this.undo, this.more, this.linkButton);
     this.chosen = el("p", { class: "pk-what" }); this.acts = el("div", { class: "pk-acts" });
@@ -457,7 +489,7 @@ class Player {
     else if (data.fork !== null && data.fork !== undefined) { this.t = Math.max(this.film.from, data.fork - 1); if (!this.reduced) this.start(); }
     else this.t = Math.min(this.t, this.film.to);
     this.seek.min = this.film.from; this.seek.max = this.film.to;
-    this.undo.disabled = !this.before;
+    this.undo.disabled = !this.before; this.nextMoment.hidden = !(data.moments || []).length;
     this.answer = data.said || "";
     this.drawLegend(); this.drawOutcomes(); this.layout(true);
   }
@@ -468,8 +500,9 @@ class Player {
       dot.append(shape(kind, 5)); mark.append(dot);
       return el("span", {}, mark, NAMES[kind] || kind);
     });
-    this.legend.replaceChildren(...parts, el("span", {}, "filled: request, hollow: response"), el("span", { class: "pk-key-quorum" }, "◠ election timer"),
-      el("span", { class: "pk-key-session" }, "◠ session"), el("span", {}, "▲ high watermark"));
+    this.legend.replaceChildren(...parts, el("span", {}, "filled: request, hollow: response"), ...this.film.rings.map(([name, colour]) => el("span", { class: "pk-key-" + colour }, "◠ " + name)),
+      el("span", {}, "▲ high watermark"), ...this.film.legend.map(([kind, words]) => el("span", {}, `${MARK_SIGNS[kind]} ${words}`)),
+      ...(this.film.cells.length ? [el("span", {}, "○ open · ✕ aborted · C, A marker")] : []));
   }
   drawOutcomes() {
     const outcomes = this.data.outcomes || [];
@@ -519,13 +552,13 @@ class Player {
       const y = 42 - 26 * (acknowledged - surviving) / most, x = this.x(Math.max(film.from, Math.min(film.to, ms)));
       gone += gone ? `H${x.toFixed(1)}V${y.toFixed(1)}` : `M${x.toFixed(1)} 42V${y.toFixed(1)}`;
     }
-    if (gone) parts.push(svg("path", { d: gone + `H${this.x(film.to)}V42z`, class: "pk-lossarea" }));
+    if (gone && !film.figures.length) parts.push(svg("path", { d: gone + `H${this.x(film.to)}V42z`, class: "pk-lossarea" }));
     films.forEach((each, i) => {
       const y = before ? 8 + i * rowHeight : 12, marks = this.marksOf(each);
       marks.forEach(([ms, kind, text], n) => {
         const x = this.x(ms), mark = svg("g", { class: "pk-mark pk-mark-" + kind });
         mark.append(svg("line", { x1: x, x2: x, y1: y, y2: 42 }), svg("circle", { cx: x, cy: y, r: 4 }), svg("title", {}, `${number(ms)} ms: ${text}`));
-        const word = kind === "fault" ? (text.includes("heal") ? "healed" : "cut") : kind === "isr" ? "ISR" : kind, room = word.length * 6.6 + 12;
+        const word = kind === "fault" ? (FAULTS.find(([part]) => text.includes(part)) || ["", kind])[1] : kind === "isr" ? "ISR" : kind === "client" ? text.split(" ").pop().replace(/^while$/, "paused") : kind === "transaction" ? text.split(" ")[3] : kind, room = word.length * 6.6 + 12;
         const next = n + 1 < marks.length ? this.x(marks[n + 1][0]) - 5 : width;
         if (x + room < next) mark.append(svg("text", { x: x + 7, y: y + 4, class: "pk-small" }, word));
         parts.push(mark);
@@ -536,6 +569,7 @@ class Player {
       const x = this.x(data.difference[0]), isLate = x > width - 130;
       parts.push(svg("text", { x: isLate ? x - 4 : x + 4, y: 38, class: "pk-small pk-strong", "text-anchor": isLate ? "end" : "start" }, "first difference"), svg("line", { x1: x, x2: x, y1: 0, y2: 46, class: "pk-difference" }));
     }
+    (data.moments || []).forEach(([ms], i) => parts.push(svg("text", { x: this.x(ms), y: 47, "text-anchor": "middle", class: "pk-moment" }, String.fromCharCode(0x278a + i))));
     this.head = svg("line", { y1: 0, y2: 48, class: "pk-playhead" });
     axis.replaceChildren(...parts, this.head);
   }
@@ -565,7 +599,7 @@ class Player {
     const rate = this.rate;
     say(this.speedText, rate >= 0.95 ? Math.round(rate * 10) / 10 + " ×" : "1/" + Math.round(1 / rate) + " ×");
   }
-  start() { this.playing = true; this.last = undefined; if (this.t >= this.film.to) this.t = this.data.open; say(this.playButton, "❚❚ pause"); set(this.playButton, { "aria-pressed": "true" }); }
+  start() { this.playing = true; this.answer = ""; this.last = undefined; if (this.t >= this.film.to) this.t = this.data.open; say(this.playButton, "❚❚ pause"); set(this.playButton, { "aria-pressed": "true" }); }
   stop() { this.playing = false; say(this.playButton, "▶ play"); set(this.playButton, { "aria-pressed": "false" }); this.redraw(); say(this.words, this.inWords()); }
   toggle() { this.playing ? this.stop() : this.start(); }
   go(t) { this.t = Math.max(this.film.from, Math.min(this.film.to, t)); this.redraw(); }
@@ -576,6 +610,12 @@ class Player {
     if (next !== undefined) this.go(next);
     say(this.words, this.inWords());
   }
+  toMoment() {  // the next one, and after the last the first one
+    const moments = this.data.moments, at = moments.findIndex(([ms]) => ms > this.t + 1e-3), n = Math.max(0, at);
+    this.stop(); this.answer = `${number(moments[n][0])} ms: ${moments[n][1]}.`; this.go(moments[n][0]);
+    say(this.nextMoment, "next " + String.fromCharCode(0x278a + (n + 1) % moments.length));
+    say(this.words, this.inWords());
+  }
   redraw() {
     if (!this.views) return;
     const t = this.t, tally = this.film.tally(t);
@@ -584,8 +624,12 @@ class Player {
     this.seek.value = t;
     this.seek.setAttribute("aria-valuetext", number(t) + " ms");
     say(this.clock, t.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + " ms");
-    const key = JSON.stringify(tally);
-    if (this.tallyKey !== key) {
+    const figure = this.film.figure(t), key = JSON.stringify(figure || tally);
+    if (this.tallyKey !== key && figure) {
+      this.tallyKey = key;
+      this.tally.replaceChildren(el("span", { class: "pk-digits" }, figure[1]), figure[2] ? " · " : "", el("b", {}, figure[2]));
+      this.tally.classList.toggle("pk-alarm", Boolean(figure[2]));
+    } else if (this.tallyKey !== key) {
       this.tallyKey = key;
       const digits = value => el("span", { class: "pk-digits" }, number(value));
       this.tally.replaceChildren("acknowledged ", digits(tally.acknowledged), " · surviving ", digits(tally.surviving), " · ",
@@ -595,7 +639,8 @@ class Player {
     if (this.before) {
       const old = this.before.tally(t);
       say(this.heads[0], this.data.branch || "your branch");
-      say(this.heads[1], `before: acknowledged ${number(old.acknowledged)} · surviving ${number(old.surviving)} · ${number(old.gone)} gone`);
+      const was = this.before.figure(t);
+      say(this.heads[1], was ? `before: ${was[1]}${was[2] ? " · " + was[2] : ""}` : `before: acknowledged ${number(old.acknowledged)} · surviving ${number(old.surviving)} · ${number(old.gone)} gone`);
     }
     const mark = this.film.marks.filter(m => m[0] <= t).pop();
     const law = this.film.failure && t >= this.film.to ? "A law is broken: " + this.film.failure : "";
@@ -606,7 +651,7 @@ class Player {
   inWords() {
     const flying = this.film.flying(this.t, this.withBackground), tally = this.film.tally(this.t);
     return `At ${number(this.t)} ms: ${this.views[0].lanes.inWords(this.t)}. ${plural(flying.length, "message")} on the way. `
-      + `${number(tally.acknowledged)} acknowledged, ${number(tally.surviving)} surviving, ${number(tally.gone)} gone.`;
+      + (this.film.figures.length ? this.tally.textContent + "." : `${number(tally.acknowledged)} acknowledged, ${number(tally.surviving)} surviving, ${number(tally.gone)} gone.`);
   }
   // --- choosing and acting ---
   makesSelectable(node, what, words) {
@@ -618,10 +663,13 @@ class Player {
   }
   select(what) { this.selected = what; this.chosenKey = undefined; if (!what || what.type !== "node") this.detail.hidden = true; this.redraw(); }
   next(type) {
-    const items = type === "message" ? this.film.flying(this.t, this.withBackground).filter(m => m.id > 0).map(message => ({ type, message })) : this.film.nodes.map(node => ({ type, node }));
+    const { film, t } = this;
+    const items = type === "message" ? film.flying(t, this.withBackground).filter(m => m.id > 0).map(message => ({ type, message }))
+      : type === "timer" ? film.timersAt(t).flatMap(([node, kind]) => film.rings.filter(r => r[2].includes(kind)).map(([name, , kinds]) => ({ type, node, name, kinds })))
+      : [...film.nodes.map(node => ({ type, node })), ...film.clients.filter(c => film.state(c, t)).map(node => ({ type: "client", node }))];
     if (!items.length) return;
     if (type === "message") this.stop();
-    const id = what => what && what.type === type && (type === "message" ? what.message.id : what.node);
+    const id = what => what && items.some(item => item.type === what.type) && (type === "message" ? what.message.id : what.node + "|" + (what.name || ""));
     const at = items.findIndex(item => id(item) === id(this.selected));
     this.answer = "";
     this.select(items[(at + 1) % items.length]);
@@ -639,20 +687,29 @@ class Player {
       const isCut = film.isCut(what.one, what.other, t) || film.isCut(what.other, what.one, t);
       return [isCut ? choice("heal", "h", `heal ${what.one} ${what.other}`) : choice("cut", "c", `cut ${what.one} ${what.other}`)];
     }
-    const state = film.state(what.node, t), others = film.nodes.filter(n => n !== what.node);
+    if (what.type === "timer") {
+      const timer = film.timersAt(t).find(r => r[0] === what.node && what.kinds.includes(r[1]));
+      return timer ? [choice("fire now", "f", `fire ${what.node} ${timer[1]}`)] : [];
+    }
+    const state = film.state(what.node, t), others = film.nodes.filter(n => n !== what.node), isNode = what.type === "node";
+    const keyOf = kind => (film.rings.find(ring => ring[2].includes(kind)) || [])[3] || "f";
     const cut = others.filter(o => film.isCut(what.node, o, t) || film.isCut(o, what.node, t));
-    const timers = state && state.alive ? film.timersAt(t).filter(r => r[0] === what.node) : [];
+    const timers = state && (state.alive || !isNode) ? film.timersAt(t).filter(r => r[0] === what.node) : [];
     return [
-      state && state.alive ? choice("kill", "k", `kill ${what.node}`) : choice("restart", "r", `restart ${what.node}`),
+      ...(!isNode ? [] : [state && state.alive ? choice("kill", "k", `kill ${what.node}`) : choice("restart", "r", `restart ${what.node}`)]),
       ...(cut.length < others.length ? [choice("cut off", "c", `cut ${what.node}`)] : []), ...(cut.length ? [choice("heal", "h", `heal ${what.node}`)] : []),
-      ...timers.map(r => choice(`${r[1]} timer: fire now`, r[1] === "session" ? "s" : "f", `fire ${what.node} ${r[1]}`)),
-      { label: "details", key: "q", later: true, call: () => { this.detail.hidden = !this.detail.hidden; this.redraw(); } },
+      ...timers.map(r => choice(`${r[1]} timer: fire now`, keyOf(r[1]), `fire ${what.node} ${r[1]}`)),
+      ...(!isNode ? [] : [{ label: "details", key: "q", later: true, call: () => { this.detail.hidden = !this.detail.hidden; this.redraw(); } }]),
     ];
   }
+  timerInWords({ name, node, kinds }) {
+    const timer = this.film.timersAt(this.t).find(r => r[0] === node && kinds.includes(r[1])), of = `${name} of ${this.film.label.get(node)}`;
+    return timer ? `${of}: runs out in ${number(Math.max(0, timer[3] - this.t))} ms, if nothing is heard` : `${of} does not run now`;
+  }
   drawChosen() {
-    const what = this.selected, choices = this.choices(), key = JSON.stringify([choices.map(c => c.label), what && (what.node || what.one + "|" + what.other || 0), what && what.message && what.message.id]);
-    const text = !what ? "Select a message, a node or a link: then you can act on it." : what.type === "message" ? describe(what.message, this.film)
-      : what.type === "link" ? `link between ${this.film.label.get(what.one)} and ${this.film.label.get(what.other)}` : this.views[0].stage.inWords(what.node);
+    const what = this.selected, choices = this.choices(), key = JSON.stringify([choices.map(c => c.label), what && (what.type + (what.name || "")), what && (what.node || what.one + "|" + what.other || 0), what && what.message && what.message.id]);
+    const text = !what ? "Select a message, a node, a link or a ring: then you can act on it." : what.type === "message" ? describe(what.message, this.film)
+      : what.type === "link" ? `link between ${this.film.label.get(what.one)} and ${this.film.label.get(what.other)}` : what.type === "timer" ? this.timerInWords(what) : this.views[0].stage.inWords(what.node);
     say(this.chosen, text);
     if (what && what.type === "node" && !this.detail.hidden) {
       const state = this.film.state(what.node, this.t);
@@ -679,7 +736,7 @@ class Player {
     const isButton = event.target.tagName === "BUTTON" || event.target.type === "checkbox";
     const keys = {
       " ": isButton ? null : () => this.toggle(), ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), Home: () => this.go(this.film.from), End: () => this.go(this.film.to),
-      m: () => this.next("message"), n: () => this.next("node"), b: () => this.background.click(), z: () => this.undo.disabled || this.act("undo"), g: () => this.act("more"),
+      m: () => this.next("message"), n: () => this.next("node"), o: () => this.next("timer"), ".": () => this.nextMoment.hidden || this.toMoment(), b: () => this.background.click(), z: () => this.undo.disabled || this.act("undo"), g: () => this.act("more"),
       i: () => this.linkButton.click(), Escape: () => this.select(null),
       "+": () => { this.speed.value = Number(this.speed.value) + 0.15; this.saySpeed(); }, "-": () => { this.speed.value = Number(this.speed.value) - 0.15; this.saySpeed(); },
       Enter: isButton ? null : () => { const first = this.choices()[0]; if (first && this.acts.firstChild) this.acts.firstChild.focus(); },

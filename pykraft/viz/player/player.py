@@ -5,7 +5,7 @@
     play("first-loss")          it plays; what you do in it makes a branch
     play("pykraft/0.1.0/...")   what was done in a link, again
 
-Without a page, or without a reader in front of it, it is a picture of one moment with the same facts as text.
+Without a page, or without a reader in front of it, it is pictures of its moments with the same facts as text.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,12 @@ from typing import Any
 
 from pykraft.extras import require
 from pykraft.story.links import Link
-from pykraft.story.scenes import SCENES
+from pykraft.story.scenes import is_scene
 from pykraft.surroundings import is_headless, is_notebook
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.player.acts import Rehearsal
-from pykraft.viz.player.words import in_words, outcome_in_words
-from pykraft.viz.stories.shown_story import ShownStory
-from pykraft.viz.stories.story_frames import picture
+from pykraft.viz.player.still import still
+from pykraft.viz.player.words import in_words
 
 _HERE = Path(__file__).parent
 
@@ -28,8 +27,8 @@ _HERE = Path(__file__).parent
 def play(what: str = "first-loss", acts: Sequence[tuple[float, str]] = ()) -> "Player | Figure":
     """Play a scene, or a link. `acts` are done first, each at its virtual time in milliseconds. ValueError: there is no
     such scene, or the link is of another version."""
-    rehearsal = Rehearsal(what if what in SCENES else Link.parse(what).scene, ShownStory)
-    if what not in SCENES:
+    rehearsal = Rehearsal(what if is_scene(what) else Link.parse(what).scene)
+    if not is_scene(what):
         rehearsal.replay(what)
     for ms, words in acts:
         if said := rehearsal.act(words, ms):
@@ -37,17 +36,6 @@ def play(what: str = "first-loss", acts: Sequence[tuple[float, str]] = ()) -> "P
     if is_headless() or not is_notebook():
         return still(rehearsal)
     return Player(rehearsal)
-
-
-def still(rehearsal: Rehearsal) -> Figure:
-    """A film on a board, at the moment before most is truncated, or at its end; and all of it in words."""
-    data, story = rehearsal.data(), rehearsal.story
-    film = data["film"]
-    worst = max(film["scars"], key=lambda scar: scar[4], default=None)
-    step = story.step_at(film["to"]) if worst is None else story.step_at(worst[3]) - 1
-    title = f"{data['title']}: in the end {outcome_in_words(film)}"
-    drawn = picture(story, step, topics=[rehearsal.scene.topic], title=title, max_messages=0)
-    return Figure(title, drawn.svg, in_words(data), drawn.boxes)
 
 
 class Player:

@@ -189,7 +189,7 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["simulate", "7", "--count", "2", "--story", "x.html"], ["--story with --count 2", "one seed"]),
         (["simulate", "7", "--count", "2", "--trail", "x.txt"], ["--trail", "--count 2", "one seed"]),
         (["simulate", "7", "--compare", "no-such-file"], ["no-such-file", "No such file"]),
-        (["simulate", "7", "--click", "kill leader"], ["--click without --story"]),
+        (["simulate", "7", "--act", "900 kill leader"], ["--act without --story"]),
         (["simulate", "7", "--story", "no-such-folder/x.html"], ["there is no folder no-such-folder"]),
     ],
 )

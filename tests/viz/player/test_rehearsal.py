@@ -149,7 +149,7 @@ def test_a_response_cannot_be_duplicated(original: dict[str, Any], rehearsal: Re
 
 def test_a_timer_that_fires_now_brings_the_election_forward(original: dict[str, Any], rehearsal: Rehearsal) -> None:
     story = rehearsal.story
-    follower = next(timer.node for timer in story.timers_at(story.step_at(CUT_MS + 100)) if timer.kind == "fetch")
+    follower = next(timer.host for timer in story.timers_at(story.step_at(CUT_MS + 100)) if timer.kind == "fetch")
     assert "no election timer" in rehearsal.act(f"fire {follower} election", CUT_MS + 100)
     assert rehearsal.act(f"fire {follower} fetch", CUT_MS + 100) == ""
     branch = rehearsal.story
@@ -186,7 +186,7 @@ def test_what_arrives_in_a_branch_was_on_its_way_there(rehearsal: Rehearsal) -> 
         sent |= {message.id for message in story.messages_at(step)}
 
 
-@pytest.mark.parametrize("words", ["", "jump 3", "drop", "drop x", "kill 1 2", "fire 2"])
+@pytest.mark.parametrize("words", ["", "jump 3", "drop", "drop 3 4", "kill 1 2", "fire 2"])
 def test_what_is_no_act_is_said_to_be_none(rehearsal: Rehearsal, words: str) -> None:
     assert "no act" in rehearsal.act(words, 4_000)
     assert rehearsal.before is None
@@ -256,4 +256,4 @@ def test_an_election_is_a_scene_like_any_other() -> None:
     assert any(row[5] and "granted" in row[6] for row in votes)
     assert any(row[1] == "election" and row[2] > CUT_MS for row in film["timers"]) or votes
     assert gone(film) == 0
-    assert set(SCENES) == {"first-loss", "all-in-sync", "new-controller"}
+    assert {"first-loss", "all-in-sync", "new-controller"} <= set(SCENES)

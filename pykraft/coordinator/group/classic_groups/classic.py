@@ -119,9 +119,9 @@ class ClassicGroups:
             answer_join(member, refused_join(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         for member_id in (*group.members, *group.pending_members):  # in any order
-            self._timer.cancel(_heartbeat_key(group.group_id, member_id))
-        self._timer.cancel(_join_key(group.group_id))
-        self._timer.cancel(_sync_key(group.group_id))
+            self._timer.cancel(heartbeat_key(group.group_id, member_id))
+        self._timer.cancel(join_key(group.group_id))
+        self._timer.cancel(sync_key(group.group_id))
 
     def adopt(self, group: ClassicGroup, must_rebalance: bool) -> None:
         """This group takes the place of a consumer group. No member has joined it yet, so a rebalance waits for all."""
@@ -262,7 +262,7 @@ class ClassicGroups:
         """A static member that was away. If the protocol stays, so does its assignment, without a rebalance."""
         assert joins.instance_id is not None
         leader_before = group.leader_id
-        self._timer.cancel(_heartbeat_key(group.group_id, old_id))
+        self._timer.cancel(heartbeat_key(group.group_id, old_id))
         member = group.replace_static(joins.instance_id, old_id, joins.member_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, joins, answer)
@@ -285,7 +285,7 @@ class ClassicGroups:
             for member in group.members.values():
                 member.assignment = b""
             self.answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
-        self._timer.cancel(_sync_key(group.group_id))
+        self._timer.cancel(sync_key(group.group_id))
         is_first = group.is_empty
         group.move(ClassicState.PREPARING_REBALANCE, self._time_ms())
         if is_first:
@@ -295,7 +295,7 @@ class ClassicGroups:
         if group.have_all_joined:
             return self._complete_join(group.group_id)
         self._schedule(
-            _join_key(group.group_id), group.rebalance_timeout_ms, partial(self._complete_join, group.group_id)
+            join_key(group.group_id), group.rebalance_timeout_ms, partial(self._complete_join, group.group_id)
         )
         return None
 
@@ -310,7 +310,7 @@ class ClassicGroups:
             self._delay_first_rebalance(group, again_ms, max(0, remaining_ms - delay_ms))
             return None
 
-        self._schedule(_join_key(group.group_id), delay_ms, expire)
+        self._schedule(join_key(group.group_id), delay_ms, expire)
 
     def _complete_join_if_all_are_there(self, group: ClassicGroup) -> Write | None:
         """Not in the first rebalance of a group that was empty, which ends with its delay."""
@@ -321,17 +321,17 @@ class ClassicGroups:
     def _complete_join(self, group_id: str) -> Write | None:
         """Begin a generation with the members that have joined, and the static ones that may still come."""
         group = self.group(group_id)
-        self._timer.cancel(_join_key(group_id))
+        self._timer.cancel(join_key(group_id))
         if group is None or group.state is not ClassicState.PREPARING_REBALANCE:
             return None
         for member in [each for each in group.members.values() if each.joining is None and not each.is_static]:
             group.remove(member.member_id)
-            self._timer.cancel(_heartbeat_key(group_id, member.member_id))
+            self._timer.cancel(heartbeat_key(group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
             # Only static members are left, and none has come back: until their sessions end they may. Not at once,
             # whatever they ask for: a timer that is always due would keep the node from everything else.
             pause_ms = max(1, group.rebalance_timeout_ms)
-            self._schedule(_join_key(group_id), pause_ms, partial(self._complete_join, group_id))
+            self._schedule(join_key(group_id), pause_ms, partial(self._complete_join, group_id))
             return None
         group.begin_generation(self._time_ms())
         if group.is_empty:
@@ -342,7 +342,7 @@ class ClassicGroups:
             member.is_new = False
             group.pending_sync.add(member.member_id)
         expire = partial(self._expire_sync, group_id, group.generation)
-        self._schedule(_sync_key(group_id), group.rebalance_timeout_ms, expire)
+        self._schedule(sync_key(group_id), group.rebalance_timeout_ms, expire)
         return None
 
     def _expire_sync(self, group_id: str, generation: int) -> Write | None:
@@ -353,7 +353,7 @@ class ClassicGroups:
             return None
         for member_id in sorted(group.pending_sync):
             group.remove(member_id)
-            self._timer.cancel(_heartbeat_key(group_id, member_id))
+            self._timer.cancel(heartbeat_key(group_id, member_id))
         return self.rebalance(group)
 
     # --- sync ---------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class ClassicGroups:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
-            self._timer.cancel(_sync_key(group.group_id))
+            self._timer.cancel(sync_key(group.group_id))
         if group.state is ClassicState.STABLE:
             return CoordinatorResult(group.synced(member))
         answer: Promise[SyncGroupResponse] = Promise()
@@ -416,13 +416,13 @@ class ClassicGroups:
 
     def has_session(self, group_id: str, member_id: str) -> bool:
         """Whether the member is removed if it stays silent."""
-        return self._timer.is_scheduled(_heartbeat_key(group_id, member_id))
+        return self._timer.is_scheduled(heartbeat_key(group_id, member_id))
 
     def expect_heartbeat(self, group: ClassicGroup, member: ClassicMember) -> None:
         self._schedule_expiry(group, member.member_id, member.session_timeout_ms)
 
     def _schedule_expiry(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        key = _heartbeat_key(group.group_id, member_id)
+        key = heartbeat_key(group.group_id, member_id)
         self._schedule(key, timeout_ms, partial(self._expire_member, group.group_id, member_id))
 
     def _expire_member(self, group_id: str, member_id: str) -> Write | None:
@@ -445,7 +445,7 @@ class ClassicGroups:
 
     def _dismiss(self, group: ClassicGroup, member: ClassicMember) -> None:
         """Take the member out of the group; its requests that wait are refused."""
-        self._timer.cancel(_heartbeat_key(group.group_id, member.member_id))
+        self._timer.cancel(heartbeat_key(group.group_id, member.member_id))
         answer_join(member, refused_join(NO_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID))
         answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
@@ -483,7 +483,7 @@ class ClassicGroups:
             member_id = group.static_members.get(leaving.group_instance_id or "", NO_MEMBER)
         if member_id in group.pending_members:
             group.remove(member_id)
-            self._timer.cancel(_heartbeat_key(group.group_id, member_id))
+            self._timer.cancel(heartbeat_key(group.group_id, member_id))
             return ErrorCode.NONE
         try:
             member = group.validate(member_id, leaving.group_instance_id)
@@ -528,13 +528,13 @@ def _random_id(random: Random) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _heartbeat_key(group_id: str, member_id: str) -> str:
+def heartbeat_key(group_id: str, member_id: str) -> str:
     return timer_key("heartbeat", group_id, member_id)
 
 
-def _join_key(group_id: str) -> str:
+def join_key(group_id: str) -> str:
     return timer_key("join", group_id)
 
 
-def _sync_key(group_id: str) -> str:
+def sync_key(group_id: str) -> str:
     return timer_key("sync", group_id)

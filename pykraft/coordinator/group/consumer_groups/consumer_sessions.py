@@ -46,16 +46,16 @@ class MemberSessions:
         """Restart the member's session: a heartbeat came. The group's timeout holds unless the member has its own."""
         if timeout_ms is None:
             timeout_ms = self._config_of(group_id).session_timeout_ms
-        key = _session_key(group_id, member_id)
+        key = session_key(group_id, member_id)
         self._timer.schedule(key, timeout_ms, lambda now: self._remove(group_id, member_id))
 
     def is_running(self, group_id: str, member_id: str) -> bool:
         """Whether the member's session ends by itself."""
-        return self._timer.is_scheduled(_session_key(group_id, member_id))
+        return self._timer.is_scheduled(session_key(group_id, member_id))
 
     def watch_rebalance(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Start the rebalance timeout of a member that must revoke partitions, and cancel that of any other."""
-        key = _rebalance_key(group_id, member.member_id)
+        key = rebalance_key(group_id, member.member_id)
         if member.state != MemberState.UNREVOKED_PARTITIONS:
             self._timer.cancel(key)
             return
@@ -82,7 +82,7 @@ class MemberSessions:
 
     def cancel(self, group_id: str, member_id: str) -> None:
         """The member is gone, or its group is a classic one now."""
-        for key_of in (_session_key, _rebalance_key, _join_key, _sync_key):
+        for key_of in (session_key, rebalance_key, _join_key, _sync_key):
             self._timer.cancel(key_of(group_id, member_id))
 
     def _schedule_removal(self, key: str, group_id: str, member_id: str, timeout_ms: int) -> None:
@@ -97,11 +97,11 @@ class MemberSessions:
         return self._plan_removal(group, member)
 
 
-def _session_key(group_id: str, member_id: str) -> str:
+def session_key(group_id: str, member_id: str) -> str:
     return timer_key("member-session", group_id, member_id)
 
 
-def _rebalance_key(group_id: str, member_id: str) -> str:
+def rebalance_key(group_id: str, member_id: str) -> str:
     return timer_key("member-rebalance", group_id, member_id)
 
 

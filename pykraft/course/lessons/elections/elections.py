@@ -24,7 +24,6 @@ from pykraft.sim.interventions import Cut, Heal, Kill, Restart
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.timeouts import LESSON
 from pykraft.viz.measured.role_chart import Bar
-from pykraft.viz.stories.shown_story import ShownStory
 
 FETCH_TIMEOUT_MS, ELECTION_TIMEOUT_MS = 500, 300
 """`controller.quorum.fetch.timeout.ms` and `controller.quorum.election.timeout.ms`, as in a lesson."""
@@ -271,28 +270,6 @@ def failovers(count: int) -> list[Failover]:
 def seed_of_a_split() -> int:
     """The first seed in which the first vote after the leader's death elects no leader."""
     return next(run.seed for run in map(failover, range(1, _SEEDS)) if run.epochs == 2)
-
-
-def story_of_a_split() -> ShownStory:
-    """A story of the first seed in which the leader's death splits the vote, at the moment before that death."""
-    for seed in range(1, _SEEDS):
-        story = quorum_story_at(seed, 0)
-        story.next("election")
-        story.next("commit")
-        assert story.view.active_controller is not None
-        branch = story.kill(story.view.active_controller)
-        branch.next("election")
-        said = [branch.what_at(step) for step in range(branch.step)]
-        if any("Vote response" in words and "refused" in words for words in said):
-            return quorum_story_at(seed, story.step)
-    raise RuntimeError("no seed splits the vote")
-
-
-def quorum_story_at(seed: int, step: int) -> ShownStory:
-    """The quorum of a seed as a story, at this step."""
-    story = ShownStory.begin(seed, quorum_knobs(), {})
-    story.at(step)
-    return story
 
 
 def seed_of_two_leaders() -> int:

@@ -31,7 +31,7 @@ from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.producer import Producer
 from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.leader_epoch_cache import LeaderEpochCache
-from pykraft.viz.stories.shown_story import ShownStory
+from pykraft.story.story import Story
 
 if TYPE_CHECKING:
     from pykraft.cluster import Cluster
@@ -41,7 +41,7 @@ _PATIENCE_MS = 5_000
 CONTROLLER, PRODUCER = 101, "producer-0"
 
 
-def acknowledged() -> ShownStory:
+def acknowledged() -> Story:
     """A story whose first record has just been acknowledged. The followers have it, and their high watermark is 0."""
     story = one_record()
     if story.until("receives Produce response") is None:
@@ -49,7 +49,7 @@ def acknowledged() -> ShownStory:
     return story
 
 
-def second_failover(story: ShownStory) -> ShownStory:
+def second_failover(story: Story) -> Story:
     """Kill the leader; when another leads, cut it off from the third broker; when that one knows its new leader, kill
     this one, too. Returns the branch: the third broker leads, or a law is broken on the way."""
     first = leader_of(story)
@@ -86,7 +86,7 @@ def before_kip_101() -> Iterator[None]:
         Partition.update = update  # type: ignore[method-assign]
 
 
-def alone_with_a_record() -> ShownStory:
+def alone_with_a_record() -> Story:
     """The leader has appended a record that no follower has. It is cut off from the other brokers, the controller and
     the producer."""
     story = one_record()
@@ -97,7 +97,7 @@ def alone_with_a_record() -> ShownStory:
     return story
 
 
-def return_of_the_leader(story: ShownStory) -> ShownStory:
+def return_of_the_leader(story: Story) -> Story:
     """Another broker leads, and the producer's retry is committed there. Then the cut links are mended, but for the
     producer's. The story goes on until the old leader is in sync again, or a law is broken."""
     old = leader_of(story)
@@ -178,7 +178,7 @@ class Partings:
             self.story = self.story.heal(one, other)
 
 
-def epochs_of(story: ShownStory) -> dict[int, list[tuple[int, int]]]:
+def epochs_of(story: Story) -> dict[int, list[tuple[int, int]]]:
     """By broker, the leader epochs of its log, each with the offset at which it began."""
     replicas = story.view.replicas(TOPIC, PARTITION)
     return {node: [(entry.epoch, entry.start_offset) for entry in view.epochs] for node, view in replicas.items()}

@@ -1,1 +1,0 @@
-"""A simulated history as pictures: a player with buttons, a film strip, a page that needs no kernel."""

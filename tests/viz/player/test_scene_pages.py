@@ -1,0 +1,133 @@
+"""The other scenes on a page of their own, in Chromium: rings of members, records that wait for a marker, moments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykraft.viz.player.page import save
+from tests.harness.browser import Browser, browser, missing_browser
+from tests.viz.player.rehearsals import rehearsal_of
+
+PLAYER = "const player = document.getElementById('player')?.player;"
+pytestmark = pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser")
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def opened(window: Browser, tmp_path: Path) -> Any:
+    def opens(name: str) -> Browser:
+        """The page of a scene, paused where it opens."""
+        path = save(rehearsal_of(name), tmp_path / f"{name}.html")
+        window.open(path.as_uri())
+        window.until(f"{PLAYER} return Boolean(player && player.views && player.playing)")
+        window.ask(f"{PLAYER} player.stop()")
+        return window
+
+    return opens
+
+
+def ask(page: Browser, words: str) -> Any:
+    return page.ask(f"{PLAYER} return {words}")
+
+
+def go(page: Browser, ms: float, more: str = "") -> None:
+    page.ask(f"{PLAYER} player.go({ms}); {more}")
+
+
+def texts(page: Browser, selector: str) -> list[str]:
+    found = page.ask(
+        "return [...document.querySelectorAll(arguments[0])].filter(e => getComputedStyle(e).visibility !== 'hidden')"
+        ".map(e => e.textContent)",
+        selector,
+    )
+    return [str(text) for text in found]
+
+
+def left_of(page: Browser, host: str) -> float:
+    """How much of the ring of a client's session is left, of 100."""
+    drawn = f"player.views[0].stage.parts.get('{host}').rings[0].ring.getAttribute('stroke-dasharray')"
+    return float(str(ask(page, drawn)).split()[0])
+
+
+def test_a_ring_of_a_member_runs_out_is_chosen_by_itself_and_can_be_let_fire(opened: Any) -> None:
+    page = opened("classic-group")
+    go(page, 4_600)
+    gone = next(mark for mark in ask(page, "player.film.marks") if mark[2].startswith("crash"))[2].split()[1]
+    assert "✕ gone" in texts(page, ".pk-client.pk-dead text"), "what it was stays to be seen"
+    early = left_of(page, gone)
+    go(page, 5_600)
+    assert 0 < left_of(page, gone) < early < 100
+    assert "no reader" in texts(page, ".pk-tally")[0]
+    go(page, 5_600, f"player.select(null); while (player.selected?.node !== '{gone}') player.next('timer')")
+    assert texts(page, ".pk-timer.pk-chosen") == [""] and "group session of member" in texts(page, ".pk-what")[0]
+    assert texts(page, ".pk-acts button") == ["fire now f"]
+    assert "ms left" in ask(page, "document.querySelector('.pk-timer.pk-chosen .pk-hit').getAttribute('aria-label')")
+    page.press("f")
+    assert "needs Python" in page.until("return document.querySelector('.pk-said').textContent")
+    for mark, sign in (("▽", ".pk-lanes text"), ("reads ", ".pk-client text")):
+        assert any(mark in text for text in texts(page, sign))
+
+
+def test_a_click_on_a_ring_chooses_the_timer_and_not_its_node(opened: Any) -> None:
+    page = opened("split-vote")
+    go(page, 5_300)
+    x, y = page.ask(
+        f"{PLAYER} const box = player.views[0].stage.parts.get(1).rings[0].hit.getBoundingClientRect();"
+        "return [box.x + box.width / 2, box.y + 3]"
+    )
+    page.click(x, y)
+    assert ask(page, "[player.selected.type, player.selected.name, player.selected.node]") == [
+        "timer",
+        "election timer",
+        1,
+    ]
+    assert "no node leads" in texts(page, ".pk-tally")[0]
+    assert any("candidate" in text for text in texts(page, ".pk-lanes text"))
+
+
+def test_records_that_wait_for_a_marker_are_open_cells_until_it_comes(opened: Any) -> None:
+    page = opened("lost-marker")
+    go(page, 6_000)
+    assert len(texts(page, ".pk-kind-open")) == 18 and texts(page, ".pk-lanes text").count("△") == 3
+    go(page, 7_500)
+    assert texts(page, ".pk-kind-marker")[0] == "commit marker, offset 6"
+    assert texts(page, ".pk-lanes text").count("△") == 1, "only the dead node's log is as it was"
+    assert "last stable offset" in texts(page, ".pk-legend")[0]
+
+
+def test_a_button_and_a_key_go_from_moment_to_moment_and_say_what_is_there(opened: Any) -> None:
+    page = opened("lost-marker")
+    moments = ask(page, "player.data.moments")
+    assert texts(page, ".pk-moment") == ["➊", "➋", "➌"]
+    for ms, text in moments:
+        page.press(".")
+        assert ask(page, "player.t") == ms and text in texts(page, ".pk-said")[0]
+    assert not ask(page, "player.playing")
+
+
+def test_at_half_height_a_scar_keeps_off_the_words_of_other_lanes(opened: Any) -> None:
+    """Both branches are shown, so a lane has half its height: no two texts of the lanes may overlap."""
+    page = opened("leader-returns")
+    page.ask(
+        f"{PLAYER} player.host.data = () => ({{...player.data, before: player.data.film, fork: 4_000}}); player.load()"
+    )
+    go(page, 8_400)
+    assert texts(page, ".pk-scar-sum") == ["5 gone", "5 gone"]
+    overlaps = """
+      const boxes = [...document.querySelectorAll('.pk-lanes')].map(lane => [...lane.querySelectorAll('text')]
+        .filter(e => e.textContent && e.classList.contains('pk-end') === false).map(e => [e.textContent, e.getBBox()]));
+      const found = [];
+      for (const lane of boxes) for (const [i, [one, a]] of lane.entries()) for (const [other, b] of lane.slice(i + 1))
+        if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + 2 < b.y + b.height && b.y + 2 < a.y + a.height)
+          found.push([one, other]);
+      return found"""
+    assert page.ask(overlaps) == []
