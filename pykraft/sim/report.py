@@ -47,6 +47,9 @@ WORDS = {
     "reassignments_cancelled": ("reassignment cancelled", "reassignments cancelled"),
     "topics_deleted": ("topic deleted", "topics deleted"),
     "groups_deleted": ("group deleted", "groups deleted"),
+    "voters_added": ("voter added", "voters added"),
+    "voters_removed": ("voter removed", "voters removed"),
+    "leaders_removed": ("leader removed by itself", "leaders removed by themselves"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -14,6 +14,7 @@ from pykraft.protocol.api import ListenerKind, apis
 from pykraft.protocol.messages.admin import UnregisterBrokerRequest, UnregisterControllerRequest
 from pykraft.protocol.messages.brokers import EnvelopeResponse
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
+from pykraft.protocol.messages.sasl import AlterUserScramCredentialsRequest
 from pykraft.protocol.schema import Request
 from pykraft.transport.server_connection import Answer
 from tests.harness.answering import answered
@@ -55,6 +56,9 @@ FORWARDED: list[Request] = [
     create_acls(rule("allow alice READ TOPIC t")),
     delete_acls(rule("allow alice READ TOPIC t")),
     alter(({"user": "alice"}, {"request_percentage": 1.0})),
+    AlterUserScramCredentialsRequest(
+        deletions=[AlterUserScramCredentialsRequest.Deletion(name="alice", mechanism=1)], upsertions=[]
+    ),
 ]
 EACH = [
     pytest.param(request, version, id=f"{type(request).__name__}-{version}")

@@ -75,12 +75,12 @@ Effect = Callable[[OpenLog], Any]
 # --- what is seen -----------------------------------------------------------------------------------------------------
 
 
-def answer_to(early_ms: int = 0, key: bytes | None = b"k") -> Effect:
+def answer_to(early_ms: int = 0, key: bytes | None = b"k", **how: Any) -> Effect:
     """What becomes of a batch with one record, made so long ago."""
 
     def effect(some: OpenLog) -> str:
         try:
-            some.log.append_as_leader(batch(timestamp=some.clock.now_ms - early_ms, key=key), 0)
+            some.log.append_as_leader(batch(timestamp=some.clock.now_ms - early_ms, key=key, **how), 0)
         except KafkaError as error:
             return error.code.name
         return "taken"
@@ -231,6 +231,12 @@ class Row(NamedTuple):
 AT_ONCE = [
     # Which batches are taken, and what becomes of them.
     Row("max.message.bytes", ("1000", "50"), answer_to(), ("taken", "MESSAGE_TOO_LARGE")),
+    Row(
+        "max.decompressed.message.bytes",
+        ("1000", "5"),
+        answer_to(compression=Compression.GZIP),
+        ("taken", "INVALID_RECORD"),
+    ),
     Row("cleanup.policy", ("delete", "compact"), answer_to(key=None), ("taken", "INVALID_RECORD")),
     Row("message.timestamp.before.max.ms", (FOREVER, "1000"), answer_to(early_ms=2000), ("taken", "INVALID_TIMESTAMP")),
     Row("message.timestamp.after.max.ms", ("5000", "1000"), answer_to(early_ms=-2000), ("taken", "INVALID_TIMESTAMP")),
@@ -303,8 +309,11 @@ OF_NO_EFFECT = {
     # SKIPPED.md says so.
     "local.retention.ms",
     "local.retention.bytes",
+    "remote.copy.lag.ms",
+    "remote.copy.lag.bytes",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
+    "errors.deadletterqueue.group.enable",
     "preallocate",
 }
 OF_OTHERS = {
