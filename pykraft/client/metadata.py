@@ -102,6 +102,11 @@ class ClusterMetadata:
             if topic not in self.topics:  # else another question has had it for an answer
                 self._wants_update = True
 
+    def forget_topic(self, topic: str) -> None:
+        """Know nothing of this topic, and ask about it no more, until it is added again."""
+        self._wanted.discard(topic)
+        self.topics.pop(topic, None)
+
     def want_all_topics(self, is_wanted: bool) -> None:
         """From now on, know about every topic that there is; or only about those that were added."""
         if is_wanted and not self._wants_all_topics:

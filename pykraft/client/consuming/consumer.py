@@ -141,9 +141,10 @@ class ConsumerCore(ReaderCore):
         self.positions.forget(topic_partition)
 
     def unreachable(self) -> KafkaError | None:
-        """Why a topic that is to be read cannot be."""
+        """Why a topic that is to be read cannot be. It is asked again: who polls on may be allowed by then."""
         for topic in sorted(self.subscription.topics | {key.topic for key in self.subscription.partitions}):
             known = self.metadata.topics.get(topic)
             if known is not None and known.error and not known.error.retriable:
+                self.metadata.request_update()
                 return KafkaError(known.error, f"{topic}: {known.error.text}")
         return None

@@ -262,6 +262,18 @@ def test_a_topic_that_cannot_be_read_says_so() -> None:
     assert "INVALID_TOPIC_EXCEPTION: a/b" in str(some.core.unreachable())
 
 
+def test_a_topic_that_was_refused_is_asked_about_again_while_it_is_read() -> None:
+    """There may be a rule by then. It stayed refused until the metadata was five minutes old."""
+    some = Reading()
+    some.core.subscribe(["t"])
+    some.script.poll()
+    some.script.answer(MetadataRequest, described({}, errors={"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}))
+    assert "TOPIC_AUTHORIZATION_FAILED: t" in str(some.core.unreachable())
+    some.script.poll(200)
+    some.script.answer(MetadataRequest, described({"t": [(1, 0), (2, 0)]}))
+    assert some.core.unreachable() is None
+
+
 def test_a_pattern_reads_the_topics_of_the_cluster_that_match() -> None:
     some = Reading()
     some.core.subscribe_pattern(re.compile("t|x.*"))

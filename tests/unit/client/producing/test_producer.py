@@ -60,6 +60,21 @@ def test_the_first_record_of_a_topic_waits_for_its_metadata() -> None:
     assert some.append() is None
 
 
+def test_who_was_refused_a_topic_is_asked_about_it_again_at_the_next_record() -> None:
+    """There may be a rule by then. It stayed refused until the metadata was five minutes old."""
+    some = Producing()
+    some.append()
+    some.script.poll()
+    some.script.answer(MetadataRequest, described({}, errors={"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}))
+    with pytest.raises(KafkaError) as refused:
+        some.append()
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert some.append() is Obstacle.METADATA
+    some.script.poll(200)
+    some.script.answer(MetadataRequest, described(LEADERS))
+    assert some.append() is None
+
+
 def test_what_a_record_waits_for_is_said() -> None:
     some = Producing()
     some.append()
