@@ -115,7 +115,7 @@ def test_what_one_client_changes_all_see(servers: str, client: str) -> None:
     expected = ["86400000", "delete", "1073741824"]
     for name, (_, ask) in CLIENTS.items():
         wait_until(lambda ask=ask: [ask(servers, topic)[key] for key in ASKED] == expected)  # type: ignore[misc]
-        assert len(ask(servers, topic)) == 33, name
+        assert len(ask(servers, topic)) == 37, name
 
 
 def test_brokers_tell_their_settings_to_librdkafka(servers: str) -> None:
