@@ -27,7 +27,7 @@ FLOORS = Floors(
 )
 SEEN = {
     "an_elr_member_kept_after_an_unclean_shutdown": 404,
-    "a_preferred_leader_elected_outside_the_isr": 404,
+    "a_preferred_leader_elected_outside_the_isr": 403,
 }
 LAWS = ("Violation", "AssertionError")
 
