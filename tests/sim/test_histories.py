@@ -57,7 +57,7 @@ COUNTED = (
     "moves_prepare_commit",
     "moves_prepare_abort",
 )
-TRANSACTION_FLOORS = {0: (100, 40, 1, 1, 1, 1, 1), 1: (50, 20, 2, 2, 1, 1, 1), 2: (30, 17, 1, 2, 1, 1, 1)}
+TRANSACTION_FLOORS = {0: (100, 25, 1, 1, 1, 1, 1), 1: (50, 20, 2, 2, 1, 1, 1), 2: (30, 17, 1, 2, 1, 1, 1)}
 LONG_TRANSACTION_FLOORS = {
     0: (750, 330, 13, 17, 10, 1, 2),
     1: (660, 300, 10, 14, 4, 1, 2),
