@@ -13,7 +13,7 @@ THE_FUTURE_GETS_NO_RANGE = """
 from pykraft.protocol.messages.cluster import ApiVersionsResponse
 from pykraft.transport import server_channel
 
-server_channel._refusal = lambda kind, error: ApiVersionsResponse(error_code=error, api_keys=[])
+server_channel.refusal_of_versions = lambda kind, error: ApiVersionsResponse(error_code=error, api_keys=[])
 """
 
 AN_UNKNOWN_API_IS_ANSWERED = """
