@@ -7,15 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykraft import Cluster, Producer
+from pykraft import Admin, Cluster, Producer
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.common.acl import AclOperation, AclResourceType, PatternType
 from pykraft.course.lessons.access.guarded_node import GuardedNode
-from pykraft.course.lessons.access.lockout import refused, tried
+from pykraft.course.lessons.access.lockout import MetadataWatch, controller_settings, open_by_default, refused, tried
 from pykraft.course.lessons.access.matrix import AccessMatrix, rule
 from pykraft.course.lessons.access.overheard import Overheard, explained
 from pykraft.course.lessons.access.wiretap import Piece
 from pykraft.protocol.messages.sasl import SaslAuthenticateRequest
+from tests.harness.waiting import wait_until
 from tests.notebooks.sections import NOTEBOOK
 
 PASSWORD = "open sesame"
@@ -107,6 +108,20 @@ def test_the_matrix_turns_with_a_rule_and_back_and_clients_see_the_same() -> Non
             assert set(tried(cluster, rule("allow alice ALL TOPIC fl...")).values()) == {"done"}
         assert refused(frames.exchanges) == {}
         assert matrix.cells == before
+
+
+def test_one_rule_that_allows_locks_out_the_brokers_and_rules_at_the_controller_let_them_back_in() -> None:
+    harmless = rule("allow alice DESCRIBE CLUSTER kafka-cluster")
+    with Cluster(2, controllers=1, security="SSL", properties=open_by_default()) as cluster:
+        watch = MetadataWatch(cluster)
+        assert watch.has_caught_up()
+        with cluster.record_frames(of_nodes=True) as frames, cluster.admin() as admin:
+            admin.create_acls([harmless])
+            wait_until(lambda: watch.behind() > 1, "the brokers stand still")
+        assert {"BrokerHeartbeat, at node 101", "Fetch, at node 101"} <= refused(frames.exchanges).keys()
+        with Admin(**controller_settings(cluster)) as admin:
+            admin.create_acls([rule(f"allow node-{n} CLUSTER_ACTION CLUSTER kafka-cluster") for n in (1, 2)])
+        assert watch.has_caught_up()
 
 
 def test_the_committed_notebook_shows_the_password_in_plains_login_and_nowhere_else() -> None:

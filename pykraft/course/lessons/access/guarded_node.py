@@ -130,7 +130,7 @@ def _serves(node: Node) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now."""
+    """Ports that are free now."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:

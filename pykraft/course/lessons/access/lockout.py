@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CONTROLLER = 101
 _BETWEEN_S = 0.1
 _PATIENCE_MS = 1500
+_CATCH_UP_S = 10.0
 _REFUSALS = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 """A leader answers a replica that may not copy with the second one, as in Kafka."""
 
@@ -67,6 +68,14 @@ class MetadataWatch:
         """How many records the brokers' copies miss now, at least."""
         ends = self.look(0)
         return ends.pop("controller") - max(ends.values())
+
+    def has_caught_up(self) -> bool:
+        """Whether every copy gets to the end: the log goes on twice a second, so it may take a moment."""
+        until = time.monotonic() + _CATCH_UP_S
+        while len(set(self.look(_BETWEEN_S).values())) > 1:
+            if time.monotonic() > until:
+                return False
+        return True
 
 
 def controller_settings(cluster: "Cluster", name: str = "admin") -> dict[str, Any]:

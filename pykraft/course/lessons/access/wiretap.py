@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class Wiretap:
-    """One port, and the server that is behind it."""
+    """One port, and the server that its connections go on to."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server((_HOST, 0))
