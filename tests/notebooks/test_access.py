@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from pykraft import Admin, Cluster, Producer
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.common.acl import AclOperation, AclResourceType, PatternType
+from pykraft.course.lessons.access import matrix as lessons_matrix
 from pykraft.course.lessons.access.guarded_node import GuardedNode
 from pykraft.course.lessons.access.lockout import MetadataWatch, controller_settings, open_by_default, refused, tried
 from pykraft.course.lessons.access.matrix import AccessMatrix, rule
@@ -88,7 +90,7 @@ def test_a_rule_is_read_from_words() -> None:
     )
 
 
-def test_the_matrix_turns_with_a_rule_and_back_and_clients_see_the_same() -> None:
+def test_the_matrix_turns_with_a_rule_and_back_and_clients_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     with Cluster(1, security="SSL", properties={"authorizer.class.name": STANDARD_AUTHORIZER}) as cluster:
         cluster.create_topic("flights")
         matrix = AccessMatrix(cluster, ["alice"])
@@ -108,8 +110,17 @@ def test_the_matrix_turns_with_a_rule_and_back_and_clients_see_the_same() -> Non
             assert set(tried(cluster, rule("allow alice ALL TOPIC fl...")).values()) == {"done"}
         assert refused(frames.exchanges) == {}
         assert matrix.cells == before
+        monkeypatch.setattr(lessons_matrix, "is_headless", lambda: False)
+        monkeypatch.setattr(lessons_matrix, "is_notebook", lambda: True)
+        panel: Any = matrix.levers("Click", [("allow alice WRITE TOPIC flights", "caption")])
+        button, picture = panel.children
+        for is_pressed in (True, False):
+            button.value = is_pressed
+            assert ("allow alice WRITE TOPIC flights: added" in picture.value) is is_pressed
+            assert (matrix.cells["produce to flights", "alice"] == "yes") is is_pressed
 
 
+@pytest.mark.long
 def test_one_rule_that_allows_locks_out_the_brokers_and_rules_at_the_controller_let_them_back_in() -> None:
     harmless = rule("allow alice DESCRIBE CLUSTER kafka-cluster")
     with Cluster(2, controllers=1, security="SSL", properties=open_by_default()) as cluster:
