@@ -11,6 +11,7 @@ import pytest
 from pykraft import Admin, Cluster, Producer
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.common.acl import AclOperation, AclResourceType, PatternType
+from pykraft.common.errors import KafkaError
 from pykraft.course.lessons.access import matrix as lessons_matrix
 from pykraft.course.lessons.access.guarded_node import GuardedNode
 from pykraft.course.lessons.access.lockout import MetadataWatch, controller_settings, open_by_default, refused, tried
@@ -132,6 +133,25 @@ def test_one_rule_that_allows_locks_out_the_brokers_and_rules_at_the_controller_
         assert {"BrokerHeartbeat, at node 101", "Fetch, at node 101"} <= refused(frames.exchanges).keys()
         with Admin(**controller_settings(cluster)) as admin:
             admin.create_acls([rule(f"allow node-{n} CLUSTER_ACTION CLUSTER kafka-cluster") for n in (1, 2)])
+        assert watch.has_caught_up()
+
+
+@pytest.mark.long
+def test_without_a_super_user_the_controllers_file_and_a_restart_are_the_way_back_in() -> None:
+    harmless = rule("allow alice DESCRIBE CLUSTER kafka-cluster")
+    properties = {**open_by_default(), "super.users": "User:node-101"}
+    with Cluster(2, controllers=1, security="SSL", properties=properties) as cluster:
+        with cluster.admin() as admin:
+            admin.create_acls([harmless])
+        refused_too = Admin(**controller_settings(cluster), default_api_timeout_ms=1500)
+        with refused_too as admin, pytest.raises(KafkaError):
+            admin.delete_acls([harmless])
+        cluster.kill(101)
+        cluster._extra["super.users"] = "User:node-101;User:admin"
+        cluster.restart(101)
+        with Admin(**controller_settings(cluster)) as admin:
+            admin.delete_acls([harmless])
+        watch = MetadataWatch(cluster)
         assert watch.has_caught_up()
 
 
