@@ -65,7 +65,7 @@ _ENTRIES = (
     Entry("18", "Where do duplicates come from?", deterministic=True),
     Entry("19", "What does a transaction promise?", deterministic=True),
     Entry("20", "What may be forgotten?"),
-    Entry("21", "What keeps a noisy neighbour quiet?"),
+    Entry("21", "Who may do what?"),
     Entry("22", "Who may do what, and what does it cost?"),
     Entry("23", "How does a topic become a table?", spark=True),
     Entry("24", "How does a stream become a table?", spark=True),

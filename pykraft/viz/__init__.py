@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pykraft.viz.logs.image_chart import image_map
     from pykraft.viz.logs.log_strip import log_strips
     from pykraft.viz.logs.page_chart import page_map
+    from pykraft.viz.measured.rights_chart import rights_table
     from pykraft.viz.measured.role_chart import roles_over_time
     from pykraft.viz.measured.task_chart import read_by_tasks
     from pykraft.viz.measured.verdict_chart import verdicts
@@ -68,6 +69,7 @@ _HOMES = {
     "points": "pykraft.viz.drawing.plots",
     "read_by_tasks": "pykraft.viz.measured.task_chart",
     "record_way": "pykraft.viz.clients.record_chart",
+    "rights_table": "pykraft.viz.measured.rights_chart",
     "roles_over_time": "pykraft.viz.measured.role_chart",
     "tally": "pykraft.viz.clients.delivery_chart",
     "timeline": "pykraft.viz.drawing.charts",
@@ -105,6 +107,7 @@ __all__ = [
     "points",
     "read_by_tasks",
     "record_way",
+    "rights_table",
     "roles_over_time",
     "tally",
     "timeline",

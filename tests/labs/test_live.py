@@ -39,6 +39,7 @@ WRONG = {
     "18": "repetition_appended",
     "19": "aborts_for_ever",
     "20": "tombstones_at_once",
+    "21": "forgotten_deny",
     "24": "planned_anew",
 }
 """For each lab a mutant whose effect shows in the cluster."""
@@ -62,6 +63,7 @@ TOLD = {
     "19": r"[1-9]\d* of \d+ committed records before it are not shown, 0 others are shown",
     "18": r"0 numbers are missing, [1-9]\d* are there more than once",
     "20": r"\n0 of 100 tombstones are there",
+    "21": r"May bob fetch from flights\? Your rules say yes, pykraft's denied",
     "24": r"0 records were left out, [1-9][\d,]* were read more than once",
 }
 

@@ -1,0 +1,1 @@
+"""Notebook 21: who may do what?"""

@@ -1,0 +1,138 @@
+"""A node of notebook 21 whose clients are overheard: one listener with SASL in the clear, one with TLS.
+
+::
+
+    CLEAR     SASL_PLAINTEXT: a client logs in with PLAIN or SCRAM-SHA-256
+    SEALED    SSL: the broker and the client show each other certificates
+
+Each of the two advertises the port of a `Wiretap`, so every byte of a client passes it. The node is a broker and a
+controller at once, and its files are in a temporary folder.
+"""
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Any
+
+from pykraft.admin import Admin
+from pykraft.broker.node import Node
+from pykraft.broker.settings.config import read_node_config
+from pykraft.broker.startup.first_credentials import parse_add_scram
+from pykraft.broker.startup.storage_format import format_directories
+from pykraft.common.trace import RingBuffer
+from pykraft.common.types import Uuid
+from pykraft.course.lessons.access.overheard import Overheard
+from pykraft.course.lessons.access.wiretap import Wiretap
+from pykraft.runtime.clock import MonotonicClock
+from pykraft.runtime.secure_files import SecureFiles
+from pykraft.runtime.threaded import NodeThread
+from pykraft.security.jaas import PLAIN_MODULE, SCRAM_MODULE, as_jaas
+from pykraft.security.mechanism import PLAIN
+from pykraft.storage.disk.filesystem import OsFileSystem
+
+SCRAM = "SCRAM-SHA-256"
+_CLEAR, _SEALED = "CLEAR", "SEALED"
+_PROTOCOLS = {_CLEAR: "SASL_PLAINTEXT", _SEALED: "SSL", "PEERS": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+_START_S = 30.0
+
+
+class GuardedNode:
+    """A running node with one user, whom it knows in PLAIN and in SCRAM."""
+
+    def __init__(self, user: str, password: str, topic: str = "flights") -> None:
+        self._user, self._password = user, password
+        self._folder = Path(tempfile.mkdtemp(prefix="pykraft-"))
+        self._files = SecureFiles(self._folder / "security", [1])
+        self._taps = {_CLEAR: Wiretap(), _SEALED: Wiretap()}
+        self.ports = dict(zip(_PROTOCOLS, _free_ports(len(_PROTOCOLS)), strict=True))
+        config = read_node_config(self._properties())
+        first = parse_add_scram([f"{SCRAM}=[name={user},password={password}]"], SystemRandom())
+        now_ms = time.time_ns() // 1_000_000
+        cluster_id = str(Uuid.random(Random()))
+        format_directories(config, cluster_id, OsFileSystem(), Random(), now_ms, first_records=first)
+        self._node = NodeThread(config, MonotonicClock(), Random(), RingBuffer())
+        self._node.start()
+        deadline = time.monotonic() + _START_S
+        while not self._node.call(_serves).result():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the node does not serve")
+            time.sleep(0.01)
+        for name, tap in self._taps.items():
+            tap.connect_to(self.ports[name])
+        self._create(topic)
+
+    def _properties(self) -> dict[str, str]:
+        address = "127.0.0.1"
+        ports = {**self.ports, **{name: tap.port for name, tap in self._taps.items()}}
+        advertised = [f"{name}://localhost:{ports[name]}" for name in _PROTOCOLS if name != "CONTROLLER"]
+        clear = f"listener.name.{_CLEAR.lower()}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": ",".join(f"{name}://{address}:{port}" for name, port in self.ports.items()),
+            "advertised.listeners": ",".join(advertised),
+            "listener.security.protocol.map": ",".join(f"{name}:{what}" for name, what in _PROTOCOLS.items()),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PEERS",
+            "controller.quorum.voters": f"1@{address}:{self.ports['CONTROLLER']}",
+            "log.dirs": str(self._folder / "node-1"),
+            "offsets.topic.replication.factor": "1",
+            f"{clear}.sasl.enabled.mechanisms": f"{PLAIN},{SCRAM}",
+            f"{clear}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{self._user}="{self._password}";',
+            f"{clear}.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            "connection.failed.authentication.delay.ms": "1",
+            **self._files.node_properties(1),
+        }
+
+    def _create(self, topic: str) -> None:
+        with Admin(bootstrap_servers=f"127.0.0.1:{self.ports['PEERS']}") as admin:
+            admin.create_topic(topic, 1, 1)
+
+    def login(self, mechanism: str) -> dict[str, Any]:
+        """The settings of a client that logs in, in the clear."""
+        module = PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
+        return {
+            "bootstrap.servers": f"localhost:{self._taps[_CLEAR].port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": as_jaas(module, self._user, self._password),
+        }
+
+    def sealed(self, version: str = "TLSv1.3") -> dict[str, Any]:
+        """The settings of a client that shows a certificate, over this version of TLS."""
+        return {
+            "bootstrap.servers": f"localhost:{self._taps[_SEALED].port}",
+            **self._files.client_settings(self._user),
+            "ssl.enabled.protocols": version,
+        }
+
+    @contextmanager
+    def overheard(self) -> Iterator[Overheard]:
+        """What an eavesdropper gets of the clients that speak meanwhile."""
+        with self._taps[_CLEAR].listening() as clear, self._taps[_SEALED].listening() as sealed:
+            yield Overheard(clear, sealed)
+
+    def close(self) -> None:
+        """Stop the node, and remove its files."""
+        for tap in self._taps.values():
+            tap.close()
+        self._node.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _serves(node: Node) -> bool:
+    return node.broker is not None and node.broker.lifecycle.is_running
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
