@@ -66,7 +66,7 @@ _ENTRIES = (
     Entry("19", "What does a transaction promise?", deterministic=True),
     Entry("20", "What may be forgotten?"),
     Entry("21", "Who may do what?"),
-    Entry("22", "Who may do what, and what does it cost?"),
+    Entry("22", "How much may one client take?"),
     Entry("23", "How does a topic become a table?", spark=True),
     Entry("24", "How does a stream become a table?", spark=True),
     Entry("25", "How is it broken on purpose?", deterministic=True),

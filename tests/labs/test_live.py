@@ -40,10 +40,11 @@ WRONG = {
     "19": "aborts_for_ever",
     "20": "tombstones_at_once",
     "21": "forgotten_deny",
+    "22": "one_count_for_all",
     "24": "planned_anew",
 }
 """For each lab a mutant whose effect shows in the cluster."""
-SLOW = ("07", "09", "10", "11", "12", "13", "14")
+SLOW = ("07", "09", "10", "11", "12", "13", "14", "22")
 """Their wrong solutions are looked at in a long run: each takes several seconds."""
 TOLD = {
     "01": "4 of 5 logs end where the good part ends. an old batch more: ",
@@ -64,6 +65,7 @@ TOLD = {
     "18": r"0 numbers are missing, [1-9]\d* are there more than once",
     "20": r"\n0 of 100 tombstones are there",
     "21": r"May bob fetch from flights\? Your rules say yes, pykraft's denied",
+    "22": r"The modest tenant was throttled [1-9]\d* times",
     "24": r"0 records were left out, [1-9][\d,]* were read more than once",
 }
 

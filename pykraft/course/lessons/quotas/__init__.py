@@ -1,0 +1,1 @@
+"""Scenarios of notebook 22."""
