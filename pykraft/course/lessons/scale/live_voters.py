@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pykraft.cluster import Cluster
     from pykraft.cluster_view import ClusterView
 
+_PATIENCE_S, _LOOK_S = 15.0, 0.05
+_REMOVED = "removed"
 _TIMEOUT_MS = 2_000
 """How long an administrator waits here for what cannot come."""
 
@@ -92,7 +94,7 @@ def _is_led(view: "ClusterView") -> bool:
 def remove(cluster: "Cluster", node_id: int) -> str:
     """Take a voter out of the quorum; "removed", also if it was none, or the name of the error."""
     with _admin(cluster) as admin:
-        return _outcome(lambda: admin.remove_raft_voter(node_id, directory_id(cluster, node_id)), "removed")
+        return _outcome(lambda: admin.remove_raft_voter(node_id, directory_id(cluster, node_id)), _REMOVED)
 
 
 def add(cluster: "Cluster", node_id: int) -> str:
@@ -130,8 +132,11 @@ def remove_one_too_many(cluster: "Cluster") -> Broken:
     dead, removed = followers(cluster)
     cluster.kill(dead)
     answer = remove(cluster, removed)
-    cluster.wait_until(lambda view: not any(_leads(view, node) for node in cluster.controller_ids), what="none leads")
-    time.sleep(1.0)  # several elections that cannot be won
+    if answer != _REMOVED:
+        cluster.wait_until(
+            lambda view: not any(_leads(view, node) for node in cluster.controller_ids), what="none leads"
+        )
+        time.sleep(1.0)  # several elections that cannot be won
     alive = [node for node in cluster.controller_ids if node in cluster.alive]
     return Broken(dead, removed, alive, voters(cluster), answer)
 
@@ -149,7 +154,9 @@ def mend(cluster: "Cluster") -> list[int]:
     cluster.wait_until(_is_settled, what="the quorum has committed its voters")
     found = voters(cluster)
     for node in set(cluster.controller_ids) - set(found):
-        add(cluster, node)
+        deadline = time.monotonic() + _PATIENCE_S
+        while add(cluster, node) != "added" and time.monotonic() < deadline:  # a new leader may have to wait a moment
+            time.sleep(_LOOK_S)
         cluster.wait_until(_is_settled, what="the quorum has committed its voters")
     return found
 
