@@ -59,7 +59,7 @@ _ENTRIES = (
     Entry("12", "Who is right after the crash?", deterministic=True),
     Entry("13", "How is a controller elected?", deterministic=True),
     Entry("14", "How does the cluster know itself?", deterministic=True),
-    Entry("15", "How do the voters change safely?", deterministic=True),
+    Entry("15", "How far does it scale?"),
     Entry("16", "What changed when ZooKeeper went?"),
     Entry("17", "Who reads which partition?"),
     Entry("18", "Where do duplicates come from?", deterministic=True),
