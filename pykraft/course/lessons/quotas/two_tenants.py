@@ -31,6 +31,7 @@ from pykraft.metadata.client_quotas import quota_tables
 from pykraft.protocol.header import SIZE, decode_response, encode_request
 from pykraft.protocol.messages.data import ProduceRequest, ProduceResponse
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.surroundings import Told
 from pykraft.transport.frame_recorder import Exchange
 from pykraft.viz.clients.mute_chart import Connection
 from pykraft.viz.drawing.figure import Figure
@@ -118,8 +119,11 @@ class TwoTenants:
         self.cluster = cluster
         self._runs = 0
 
-    def run(self, megabytes: float | None = None, *, with_greedy: bool = True) -> Run:
-        """Let both produce for a while; `megabytes` a second are the greedy tenant's quota."""
+    def run(self, megabytes: float | None = None) -> Run:
+        """Let both produce for a while; `megabytes` a second are the greedy tenant's quota. Told if the broker is
+        closed, as after a move of the lever at the notebook's end."""
+        if not self.cluster.alive:
+            raise Told("the broker is closed, as after the notebook's last cell: run the cell that starts it again")
         self._runs += 1
         name = f"greedy-{self._runs}"  # a new name has a new count: the runs do not disturb each other
         quota = None if megabytes is None else megabytes * _MEGABYTE
@@ -129,7 +133,7 @@ class TwoTenants:
         with self._topic(f"orders-{self._runs}") as topic, self._limited([name], quota):
             large, small = produce_request(topic, name, LARGE), produce_request(topic, MODEST, SMALL)
             start = time.monotonic()
-            work = [(small, modest, PAUSE_S), *[(large, greedy, 0.0)] * (CONNECTIONS * with_greedy)]
+            work = [(small, modest, PAUSE_S), *[(large, greedy, 0.0)] * CONNECTIONS]
             _together([partial(self._produce, *each, start, seconds) for each in work])
         return Run(quota, seconds, sorted(greedy), sorted(modest), len(large))
 
