@@ -22,7 +22,7 @@ from tests.harness.tree import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COUNTED = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
-COUNTED += ("twenty", "twenty-one", "twenty-two", "twenty-three", "twenty-four")
+COUNTED += ("twenty", "twenty-one", "twenty-two", "twenty-three", "twenty-four", "twenty-five", "twenty-six")
 LIMIT_S = 60
 
 
@@ -131,7 +131,7 @@ def test_the_shell_examples_run_from_beginning_to_end(tmp_path: pathlib.Path) ->
     def here(text: str) -> str:
         return re.sub(r"(?<=127\.0\.0\.1:)(9092|9093)", lambda found: ports[found[0]], text)
 
-    (properties,) = blocks(section("From Python, and from a shell"), "properties")
+    properties, *_ = blocks(section("From Python, and from a shell"), "properties")
     (tmp_path / "server.properties").write_text(here(properties))
     start, tools = blocks(section("From Python, and from a shell"))
     (faults,) = blocks(section("Faults on purpose"))

@@ -31,6 +31,7 @@ def records_flow(sent: Any) -> None:
     assert sent > 0, sent
 
 
-@fact("After the way back all three controllers vote.", after="first_voters = mend(cluster)")
-def all_vote_again(cluster: Any) -> None:
+@fact("Back with the dead voter, the removal is committed; then all three vote.", after="first_voters = mend(cluster)")
+def the_removal_is_committed(cluster: Any, broken: Any, first_voters: Any) -> None:
+    assert first_voters == broken.voters, (first_voters, broken)
     assert all(len(node.quorum.voters) == 3 for node in cluster.describe(0).alive), cluster.describe(0)
