@@ -169,6 +169,7 @@ ASKED_LONGER = (
     "tests/scale",
     "tests/environment",
     "tests/crash",
+    "tests/viz",
 )
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 
