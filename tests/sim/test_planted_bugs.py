@@ -37,8 +37,8 @@ SEEN = {
     "a_commit_matched_by_its_generation_alone": 3201,
     "a_group_deleted_without_its_offsets": 3210,
     "a_deleted_offset_kept_in_memory": 3210,
-    "a_stale_member_epoch_accepted": 45,
-    "a_member_forgotten_on_replay": 1,
+    "a_stale_member_epoch_accepted": 55,
+    "a_member_forgotten_on_replay": 2,
     "a_session_timer_not_restarted_on_load": 58,
     "a_partition_assigned_before_its_owner_revoked_it": 57,
     "a_target_assignment_from_an_older_epoch": 73,
@@ -48,10 +48,10 @@ SEEN = {
     "an_old_epoch_not_fenced": 117,
     "offsets_visible_before_the_marker": 112,
     "a_last_stable_offset_one_transaction_too_far": 103,
-    "an_aborted_list_cut_short": 103,
+    "an_aborted_list_cut_short": 104,
     "a_timeout_that_aborts_without_a_new_epoch": 120,
     "a_verification_skipped": 100,
-    "a_truncation_that_keeps_the_producers": 100,
+    "a_truncation_that_keeps_the_producers": 110,
 }
 LAWS = ("Violation", "AssertionError", "DamagedFileError")
 
