@@ -44,7 +44,7 @@ SEEN = {
     "a_target_assignment_from_an_older_epoch": 73,
     "a_fenced_broker_kept_in_the_isr": 20,
     "a_marker_missing_on_one_partition": 100,
-    "a_commit_that_a_new_coordinator_aborts": 138,
+    "a_commit_that_a_new_coordinator_aborts": 155,
     "an_old_epoch_not_fenced": 117,
     "offsets_visible_before_the_marker": 112,
     "a_last_stable_offset_one_transaction_too_far": 103,
