@@ -26,6 +26,7 @@ class Place(NamedTuple):
 
 
 SEEN = {
+    Mark("raft", "change"): Place(6400, 4700),
     Mark("raft", "answer"): Place(401, 100),
     Mark("raft", "vote"): Place(401, 250),
     Mark("raft", "begin"): Place(401, 250),
@@ -44,7 +45,7 @@ SEEN = {
     Mark("opening", "metadata"): Place(401, 300),
     Mark("lifecycle", "registration answer"): Place(401, 300),
     Mark("lifecycle", "heartbeat answer"): Place(401, 300),
-    Mark("lifecycle", "metadata"): Place(203, 500),
+    Mark("lifecycle", "metadata"): Place(16, 500),
     Mark("lifecycle", "shutdown"): Place(3201, 2600),
     Mark("replicas", "log to make"): Place(401, 400),
     Mark("replicas", "followed"): Place(2, 2500),

@@ -18,7 +18,7 @@ FLOORS = Floors(
 SEEN = {
     "an_uncommitted_record_in_a_snapshot": 287,
     "a_log_start_moved_before_the_snapshot_is_durable": 215,
-    "a_deleted_topic_that_survives_a_snapshot": 294,
+    "a_deleted_topic_that_survives_a_snapshot": 210,
     "a_log_that_goes_on_after_a_snapshot_was_copied": 234,
     "a_level_that_is_acknowledged_and_not_written": 201,
     "records_that_are_newer_than_the_level": 200,
