@@ -37,7 +37,7 @@ def test_the_examples_in_python_run(call: str, capsys: pytest.CaptureFixture[str
 def test_the_lines_for_a_shell_run_one_after_the_other(tmp_path: Path) -> None:
     broker, controller = map(str, free_ports(2))
     here = README.replace("9092", broker).replace("9093", controller)
-    (properties,) = re.findall(r"```properties\n(.*?)```", here, re.DOTALL)
+    properties, *_ = re.findall(r"```properties\n(.*?)```", here, re.DOTALL)
     (tmp_path / "server.properties").write_text(properties)
     starting, using = re.findall(r"```\n((?:python -m pykraft storage|alias kafka).*?)```", here, re.DOTALL)
     said = {}
