@@ -13,11 +13,11 @@ from pykraft.client.errors import AuthenticationError
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Promise, RequestManager
 from pykraft.common.errors import KafkaError
+from pykraft.common.settings.tls_config import TlsSettings
 from pykraft.common.types import Endpoint
-from pykraft.network.client import NetworkClient
+from pykraft.network.client import NetworkClient, SocketWire, WireMaker
 from pykraft.network.selector import Selector, Told
 from pykraft.runtime.clock import MonotonicClock
-from pykraft.runtime.secure_sockets import client_wires
 
 T = TypeVar("T")
 _LONGEST_WAIT_MS = 100
@@ -142,3 +142,12 @@ class BlockingClient:
     def close(self) -> None:
         """Close all connections. What is under way is not waited for."""
         self._loop.close()
+
+
+def client_wires(settings: TlsSettings | None) -> WireMaker:
+    """What opens a client's sockets; without settings they have no TLS. ConfigError: a file cannot be read."""
+    if settings is None:
+        return SocketWire
+    from pykraft.network import tls
+
+    return tls.dialing(tls.client_context(settings, "this client"))

@@ -1,4 +1,4 @@
-"""Which sockets have TLS: those of a node's listeners, those that a node opens to others, and those of a client.
+"""Which sockets of a node have TLS: those of its listeners, and those that it opens to others.
 
 `network.tls`, and with it Python's `ssl`, is imported here, and only if there is such a socket.
 """
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.broker.settings.tls_listeners import ListenerTls, tls_of_listeners
-from pykraft.common.settings.tls_config import TlsSettings
 from pykraft.common.types import Endpoint
 from pykraft.network.client import SocketDialer, SocketWire, WireMaker
 from pykraft.network.socket_server import StreamMaker
@@ -68,12 +67,3 @@ def _read(
         if name in settings:
             wires[is_to_controller] = tls.dialing(tls.client_context(settings[name].settings, f"listener {name}"))
     return servers, wires
-
-
-def client_wires(settings: TlsSettings | None) -> WireMaker:
-    """What opens a client's sockets; without settings they have no TLS. ConfigError: a file cannot be read."""
-    if settings is None:
-        return SocketWire
-    from pykraft.network import tls
-
-    return tls.dialing(tls.client_context(settings, "this client"))
