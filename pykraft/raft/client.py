@@ -270,7 +270,7 @@ class RaftClient:
     def _maybe_update_voter(self, role: Follower, now: int) -> None:
         """Once in a fetch timeout a voter sees whether the leader knows what it is, and tells it if not. At
         kraft.version 1 the log has that, and it is wrong only after a voter has moved or was upgraded; at kraft.version
-        0 no leader knows it before it was told. An observer that joins by itself asks as often."""
+        0 no leader knows it before that. An observer that joins by itself asks as often."""
         if now < role.update_deadline or self._is_shutting_down:
             return
         replica = self._replica

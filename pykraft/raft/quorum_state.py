@@ -138,9 +138,9 @@ class Follower(Role):
     has_fetched: bool = False
     """Whether this leader has answered a fetch: then it is alive, and no pre-vote is granted against it."""
     update_deadline: int = FOREVER
-    """When to see whether this leader has to be told what this voter is (UpdateRaftVoter)."""
+    """When to see whether this leader needs to hear what this voter is (UpdateRaftVoter)."""
     has_updated_leader: bool = False
-    """Whether it was told: at kraft.version 0 each leader has to be."""
+    """Whether it has heard it: at kraft.version 0 each leader has to."""
 
 
 @dataclass(frozen=True, kw_only=True)

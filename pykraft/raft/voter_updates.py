@@ -5,7 +5,7 @@ elsewhere after a restart, or that runs other software, sends UpdateRaftVoter. T
 new entry. A leader whose own entry is wrong writes it with the first records of its epoch.
 
 At kraft.version 0 the log has no voters, and the static ones have no directory ids. So every voter sends
-UpdateRaftVoter to each new leader, and the leader keeps what it is told in memory, as its *volatile voters*::
+UpdateRaftVoter to each new leader, and the leader keeps what it hears in memory, as its *volatile voters*::
 
     before                leader: itself known; voters 2 and 3 known by address alone
     UpdateRaftVoter x 2   leader: directory id, endpoints and range of levels of all three, in memory

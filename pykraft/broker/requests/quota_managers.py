@@ -269,7 +269,7 @@ class ClientQuotas:
         self.follow(self._image())
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Quotas hold whoever leads."""
+        """Quotas hold under every leader."""
 
     def follow(self, quotas: ClientQuotasImage) -> None:
         """These hold from now on. What was counted stays."""

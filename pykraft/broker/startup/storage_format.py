@@ -8,7 +8,7 @@ There are two kinds of quorums (`raft.log.voters`), and the file of a node says 
 
 * with ``controller.quorum.voters`` the voters are static, at kraft.version 0. Each start reads them from the file, and
   nothing of them is written here;
-* without it the quorum begins at kraft.version 1, where voters are known by id *and* directory id. So each node is told
+* without it the quorum begins at kraft.version 1, where voters are known by id *and* directory id. So each node gets
   the directory ids of all first voters (``--initial-controllers``), and keeps them in a snapshot of an empty log. With
   ``--standalone`` it is the only one.
 

@@ -138,7 +138,7 @@ class ProducerCore:
     def _want(self, topic: str) -> None:
         known = self.metadata.topics.get(topic)
         if known is not None and known.error is not ErrorCode.NONE and not known.error.retriable:
-            self.metadata.forget_topic(topic)  # who asks again is answered anew: there may be a rule by then
+            self.metadata.forget_topic(topic)  # the next send asks again: there may be a rule by then
             raise KafkaError(known.error, f"{topic}: {known.error.text}")
         self.metadata.add_topic(topic)
 

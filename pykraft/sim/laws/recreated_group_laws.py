@@ -3,14 +3,14 @@
 Its *state* are its committed offsets. Each record of it in the log makes the next state, so the log is a list of
 states. The deletion of the group ends one life of it, and the next commit begins another.
 
-* *Of readers*: what a reader hears is one state of the log, with all its offsets. It is not older than what anybody
-  was told before the reader asked: a commit that was acknowledged, or a deletion. So what was committed before a
-  deletion is never told after it, and what was committed after it is not lost with it.
+* *Of readers*: what a reader hears is one state of the log, with all its offsets. It is not older than what any
+  client heard before the reader asked: a commit that was acknowledged, or a deletion. So what was committed before a
+  deletion is never read after it, and what was committed after it is not lost with it.
 * *Of deletions*: one that is acknowledged has left no offset at some time since it was asked for.
 * *Of members*: an offset that a member sent is in the log while it is a member. Another life of the group begins its
-  generations and epochs anew, so they alone do not tell a late commit from one that is in time.
+  generations and epochs again, so they alone do not tell a late commit from one that is in time.
 
-Nobody's commit without a member is refused, however late it comes: then it begins the group's next life. Kafka has no
+No commit without a member is refused, however late it comes: then it begins the group's next life. Kafka has no
 guard against that either. So such a commit may come at any time.
 
 Follows what Kafka's DeleteGroupsRequest, OffsetCommitRequest and OffsetFetchRequest promise.
