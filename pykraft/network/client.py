@@ -15,6 +15,7 @@ from random import Random, SystemRandom
 from typing import Any
 
 from pykraft.common.types import Endpoint
+from pykraft.network.inherited import closed_in_child
 from pykraft.network.selector import READ, WRITE, Selector, WatchedStream
 from pykraft.transport.peers import Peer, Peers
 
@@ -29,7 +30,8 @@ class SocketWire(WatchedStream):
     """One socket that was opened."""
 
     def __init__(self, dialer: "SocketDialer", endpoint: Endpoint, peer: Peer, is_frozen: bool) -> None:
-        sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        sock = closed_in_child(socket.socket(family, socket.SOCK_STREAM))
         super().__init__(dialer.selector, sock, peer.channel.frames)
         self.dialer = dialer
         self.peer = peer

@@ -15,6 +15,7 @@ from pykraft.common.core import Steps
 from pykraft.common.prometheus import CONTENT_TYPE
 from pykraft.common.time_slice import TimeSlice, take_steps
 from pykraft.common.types import Endpoint
+from pykraft.network.inherited import closed_in_child
 from pykraft.network.selector import READ, RESET, WRITE, Selector
 
 _MOST_BYTES = 8 << 10
@@ -126,7 +127,8 @@ class MetricsServer:
         self.time_slice = time_slice
         self.clients: dict[_Client, None] = {}
         """In the order in which they came."""
-        self._sock = socket.socket(socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        self._sock = closed_in_child(socket.socket(family, socket.SOCK_STREAM))
         try:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._sock.bind((endpoint.host, endpoint.port))
@@ -144,7 +146,7 @@ class MetricsServer:
             sock, _ = self._sock.accept()
         except OSError:  # it is gone already, or no files are left
             return
-        sock.setblocking(False)
+        closed_in_child(sock).setblocking(False)
         if len(self.clients) >= _MOST_CLIENTS:
             next(iter(self.clients)).close()
         try:

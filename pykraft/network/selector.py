@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from pykraft.common.core import FileRegion
+from pykraft.network.inherited import end_in_child
 from pykraft.transport.frames import FrameReader
 
 HAS_EPOLL = hasattr(select, "epoll")
@@ -71,6 +72,7 @@ class Selector:
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
         self.watch(self._wake_reader, 0, READ, self)
+        end_in_child(self, Selector.close)
 
     def watch(self, sock: socket.socket, before: int, events: int, owner: Ready) -> None:
         """Watch a socket for these events, instead of those before. Without any it is not watched at all.

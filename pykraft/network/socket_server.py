@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 
 from pykraft.common.core import FOREVER
 from pykraft.network.connection_quotas import ConnectionQuotas
+from pykraft.network.inherited import closed_in_child
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
@@ -275,7 +276,7 @@ class Acceptor:
     def bind(self, host: str, port: int, options: SocketOptions) -> int:
         """Listen; returns the port, which the system chooses if `port` is 0. OSError if it is taken."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = closed_in_child(socket.socket(family, socket.SOCK_STREAM))
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if options.receive_buffer_bytes > 0:
@@ -314,7 +315,7 @@ class Acceptor:
                     self._connections.make_room()
                 return
             now = self._clock()
-            self._held = sock, str(address[0])
+            self._held = closed_in_child(sock), str(address[0])
             self._held_until = now + self._quotas.wait_ms(self.listener, now)
             self.go_on(now)
             if self._held is not None:

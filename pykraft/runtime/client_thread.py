@@ -24,6 +24,7 @@ from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import Endpoint
+from pykraft.network.inherited import end_in_child
 from pykraft.network.selector import Told
 from pykraft.runtime.client_loop import ClientCore, ClientLoop
 
@@ -58,13 +59,14 @@ class ClientThread:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._waiting: set[Future[object]] = set()
-        self._closing = False
+        self._closing = self._is_forked = False
         self._has_complained = False
         self.failure: BaseException | None = None
         self.first_answer_ms: int | None = None
         """How long a call waits at most if no broker has ever answered; None: for as long as it has time."""
         self._thread = threading.Thread(target=self._run, name=f"pykraft-client-{client_id}", daemon=True)
         self._thread.start()
+        end_in_child(self, ClientThread._leave_to_parent)
 
     @property
     def now(self) -> int:
@@ -72,15 +74,26 @@ class ClientThread:
 
     @property
     def is_running(self) -> bool:
-        return not self._closing and self.failure is None
+        return not self._closing and not self._is_forked and self.failure is None
 
     @property
     def is_own(self) -> bool:
         """Whether this is called on the client's thread: from a callback."""
         return threading.current_thread() is self._thread
 
+    def _leave_to_parent(self) -> None:
+        """This process is a forked child. It has no thread that sends, and the one of the parent may hold the lock."""
+        self._is_forked = True
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+
     def check(self) -> None:
         """ClientClosedError if nothing will ever be sent again."""
+        if self._is_forked:
+            raise ClientClosedError(
+                "this client works only in the process that made it, and this is a forked child of that: make another "
+                "client here"
+            )
         if not self.is_running:
             raise ClientClosedError("this client is closed") from self.failure
 

@@ -4,6 +4,9 @@ A cluster that was closed has given all of it back. One that was forgotten, as h
 test that fails, gives it back when the garbage collector finds it, or at the latest when the process ends. The
 collector may run in any thread and at any point, also in a node's own: so it only starts another thread, which then may
 wait for the nodes.
+
+A forked child has none of this, whatever it does with the copy of the cluster that it has: not even its end gives back
+what its parent uses.
 """
 
 import atexit
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pykraft.network.inherited import end_in_child
 from pykraft.runtime.ports import PortReservation
 
 
@@ -30,7 +34,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass
+@dataclass(eq=False)
 class Holdings:
     """`temporary` is a directory to remove afterwards; `others` are closed after the nodes have stopped."""
 
@@ -38,6 +42,12 @@ class Holdings:
     reservation: PortReservation
     others: list[Closable] = field(default_factory=list)
     temporary: Path | None = None
+
+    def leave_to_parent(self) -> None:
+        """This process is a forked child: nothing of it is its own."""
+        self.nodes.clear()
+        self.others.clear()
+        self.temporary = None
 
     def stop_nodes(self) -> None:
         """All at once, and without handing over: no node is left to take over."""
@@ -63,6 +73,7 @@ def release_when_forgotten(owner: object, holdings: Holdings) -> Callable[[], ob
     finalizer = weakref.finalize(owner, _release_elsewhere, holdings)
     finalizer.atexit = False
     atexit.register(holdings.release)
+    end_in_child(holdings, Holdings.leave_to_parent)
 
     def released() -> None:
         finalizer.detach()

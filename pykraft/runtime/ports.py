@@ -9,6 +9,8 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from pykraft.network.inherited import closed_in_child
+
 HOST = "127.0.0.1"
 
 
@@ -29,7 +31,7 @@ class PortReservation:
         self._sockets: list[socket.socket] = []
         try:
             for port in wanted:
-                sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+                sock = closed_in_child(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
                 self._sockets.append(sock)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind((HOST, port))

@@ -50,6 +50,7 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import BROKER_RESOURCE, ConfigResource, MetadataImage
 from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
+from pykraft.network.inherited import end_in_child
 from pykraft.network.metrics_server import MetricsServer
 from pykraft.network.selector import Selector
 from pykraft.network.socket_server import SocketOptions, StreamMaker
@@ -144,6 +145,7 @@ class NodeThread:
             self._release(reset=False)
             raise
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        end_in_child(self, NodeThread._leave_to_parent)
 
     def _survive_faults(self, faults: FaultHandler) -> None:
         """What callbacks raise on this thread is no reason to stop."""
@@ -245,6 +247,10 @@ class NodeThread:
     def describe(self, tail_records: int = TAIL) -> NodeView:
         """What the node knows; NodeStopped if it does not run any more."""
         return self.call(partial(describe, tail_records=tail_records)).result()
+
+    def _leave_to_parent(self) -> None:
+        """This process is a forked child: the node runs in the parent alone."""
+        self._running = False
 
     def begin_stop(self, hand_over: bool = True) -> None:
         """Ask it to stop in order; without handing over what it leads, it does not wait for other nodes."""

@@ -102,6 +102,19 @@ def test_a_wheel_for_every_platform_is_made_without_a_compiler(tmp_path: Path) -
         assert "pykraft/records/walk.py" in files.namelist()
 
 
+LISTED = "import pkgutil; print([each.name for each in pkgutil.iter_modules() if each.name.startswith('pyspark_')])"
+"""So Spark looks for data sources, in its workers."""
+
+
+def test_spark_finds_the_source_of_an_installed_checkout() -> None:
+    """It is installed as `make setup` does, and README's line for conda: editable."""
+    assert run(sys.executable, LISTED) == "['pyspark_pykraft']"
+
+
+def test_spark_finds_the_source_of_the_wheel(installed: Path) -> None:
+    assert run(installed, LISTED) == "['pyspark_pykraft']"
+
+
 def test_the_wheel_brings_what_nodes_and_clients_need_and_nothing_else(installed: Path) -> None:
     found = json.loads(said(*PIP, "--python", installed, "list", "--format", "json"))
     assert {package["name"] for package in found} == {"pykraft", *names(CORE)}
