@@ -43,7 +43,7 @@ from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
 from pykraft.controller.features import levels_with
-from pykraft.runtime.clock import StallTolerantClock
+from pykraft.runtime.clock import StallTolerantClock, monotonic_s
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
@@ -373,14 +373,14 @@ class Cluster:
     ) -> ClusterView:
         """Look again and again until the condition is true of the view; returns that view. TimeoutError tells what was
         seen last; ClusterError if a node dies meanwhile."""
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic_s() + timeout_s
         while True:
             view = self.describe(tail_records=0)  # asked a hundred times a second
             if condition(view):
                 complete = self.describe()
                 return complete if condition(complete) else view
             self._raise_failures()
-            if time.monotonic() > deadline:
+            if monotonic_s() > deadline:
                 raise TimeoutError(f"after {timeout_s:g} s it is not so that {what}; last seen:\n{view}")
             time.sleep(_POLL_S)
 

@@ -10,6 +10,12 @@ comes much later than it should, no thread of this process can have run meanwhil
 that the nodes see. A stall then looks like a slow clock, not like a dead leader.
 
 What it cannot do: clients in other processes do not stop with us, and see the stall as it is.
+
+**A frozen clock.** A test may stop the time of day around the code that it is about (freezegun, time-machine). Timers
+must go on then, or no request is ever late and no group rebalances. freezegun puts other functions in the place of
+those that modules hold under a name; time-machine changes the functions that tell the time of day. So timers count on
+`time.perf_counter_ns`, and hold it in an object, where neither looks. The time of day, which records are stamped with,
+is the test's.
 """
 
 import threading
@@ -19,6 +25,17 @@ TICK_S = 0.01
 STALL_FACTOR = 4
 
 
+class _Kept:
+    """The counter of the machine, as it was when this was imported."""
+
+    ns = staticmethod(time.perf_counter_ns)
+
+
+def monotonic_s() -> float:
+    """Seconds since an arbitrary start."""
+    return _Kept.ns() / 1e9
+
+
 class SystemClock:
     """The time of day, and a stopwatch."""
 
@@ -26,9 +43,9 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def elapsed_us(self) -> int:
-        return time.perf_counter_ns() // 1000
+        return _Kept.ns() // 1000
 
-    elapsed_ns = staticmethod(time.perf_counter_ns)
+    elapsed_ns = staticmethod(_Kept.ns)
     """Nanoseconds, for what is measured several times in each request."""
 
 
@@ -36,7 +53,7 @@ class MonotonicClock:
     """Milliseconds since an arbitrary start."""
 
     def now(self) -> int:
-        return time.monotonic_ns() // 1_000_000
+        return _Kept.ns() // 1_000_000
 
     def close(self) -> None:
         """There is nothing to stop."""
@@ -47,7 +64,7 @@ class StallTolerantClock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last_tick = time.monotonic()
+        self._last_tick = monotonic_s()
         self._stalled = 0.0
         self._last = 0
         self._stopped = threading.Event()
@@ -62,12 +79,12 @@ class StallTolerantClock:
     def now(self) -> int:
         with self._lock:
             self._account()
-            self._last = max(self._last, int((time.monotonic() - self._stalled) * 1000))
+            self._last = max(self._last, int((monotonic_s() - self._stalled) * 1000))
             return self._last
 
     def _account(self) -> None:
         """The first thread that asks after a stall takes it off."""
-        now = time.monotonic()
+        now = monotonic_s()
         late = now - self._last_tick - TICK_S
         if late > TICK_S * STALL_FACTOR:
             self._stalled += late
