@@ -34,7 +34,8 @@ def test_what_timers_count_on_goes_on_while_the_time_of_day_is_frozen(now: Calla
 
 def test_a_group_reads_commits_and_loses_a_member_while_the_time_of_day_is_frozen() -> None:
     """Each of these needs timers: to join, to commit, and to notice that a member is silent."""
-    group = {"group_id": "frozen", "auto_offset_reset": "earliest", "session_timeout_ms": 600, "heartbeat_interval_ms": 100}
+    times = {"session_timeout_ms": 600, "heartbeat_interval_ms": 100}
+    group = {"group_id": "frozen", "auto_offset_reset": "earliest", **times}
     with Cluster(nodes=1, properties={"group.min.session.timeout.ms": 100}) as cluster, freeze_time(THEN):
         servers = cluster.bootstrap_servers
         with Producer(bootstrap_servers=servers) as producer:
