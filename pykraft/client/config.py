@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from pykraft.client.without_effect import WITHOUT_EFFECT, without_effect
 from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, secret, string
@@ -21,6 +22,10 @@ CLIENT_ID = string("client.id", "", "what the brokers' journals call this client
 REQUEST_TIMEOUT_MS = integer("request.timeout.ms", 30_000, "a request waits this long for its answer", at_least=1)
 RETRY_BACKOFF_MS = integer("retry.backoff.ms", 100, "pause before a request is sent again", at_least=0, kind="long")
 RETRY_BACKOFF_MAX_MS = integer("retry.backoff.max.ms", 1000, "the longest such pause", at_least=0, kind="long")
+RECONNECT_BACKOFF_MS = integer(
+    "reconnect.backoff.ms", 50, "pause before a connection that failed is tried again", at_least=0, kind="long"
+)
+RECONNECT_BACKOFF_MAX_MS = integer("reconnect.backoff.max.ms", 1000, "the longest such pause", at_least=0, kind="long")
 METADATA_MAX_AGE_MS = integer(
     "metadata.max.age.ms", 300_000, "metadata are asked for again after this long", at_least=1, kind="long"
 )
@@ -50,6 +55,8 @@ _COMMON: list[Key[Any]] = [
     REQUEST_TIMEOUT_MS,
     RETRY_BACKOFF_MS,
     RETRY_BACKOFF_MAX_MS,
+    RECONNECT_BACKOFF_MS,
+    RECONNECT_BACKOFF_MAX_MS,
     METADATA_MAX_AGE_MS,
     DEFAULT_API_TIMEOUT_MS,
 ]
@@ -250,15 +257,17 @@ BOOTSTRAP_CONTROLLERS = names(
 )
 COMMON_CONFIG = ConfigDef(_COMMON)
 ADMIN_CONFIG = ConfigDef([ADMIN_BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, *_COMMON[1:]])
+_OF_ALL = {name for each in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG) for name in each.keys}
 
 
 def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Config:
     """Read a client's settings: Kafka's names, or the same with underscores, as Python keywords have them; values as
-    text or as Python has them. ConfigError names what is wrong."""
+    text or as Python has them. It warns, once, of what Kafka's clients have and this one does not use. ConfigError
+    names what is wrong."""
     layer = _named(settings)
-    unknown = definition.unknown(layer)
-    if unknown:
-        raise ConfigError(_unknown(unknown[0], sorted(definition.keys)))
+    slips = without_effect(layer, definition.unknown(layer), _OF_ALL)
+    if slips:
+        raise ConfigError(_unknown(slips[0], sorted(definition.keys)))
     if SECURITY_PROTOCOL.name in layer:
         layer[SECURITY_PROTOCOL.name] = layer[SECURITY_PROTOCOL.name].upper()
     config = definition.resolve(layer)
@@ -287,22 +296,9 @@ def client_login(config: Config) -> SaslLogin | None:
     return SaslLogin(mechanism, config[SASL_USERNAME], config[SASL_PASSWORD])
 
 
-_NOT_BUILT = {
-    "sasl": "of SASL more than PLAIN and SCRAM",
-    "ssl": "of TLS more than PEM stores",
-    "metric": "reporting metrics",
-    "metrics": "reporting metrics",
-    "interceptor": "interception",
-}
-"""What Kafka has settings for and pykraft does not have, by the first word of the setting."""
-
-
 def _unknown(name: str, known: Sequence[str]) -> str:
-    """What is wrong with a setting that there is not."""
-    missing = _NOT_BUILT.get(name.partition(".")[0])
-    if missing is not None:
-        return f"{name} has no effect: {missing} is not built"
-    nearest = get_close_matches(name, known, 1)
+    """What is wrong with a setting that no client of Kafka has."""
+    nearest = get_close_matches(name, [*known, *WITHOUT_EFFECT], 1)
     meant = f". Did you mean {nearest[0]}?" if nearest else f"; it has: {', '.join(known)}"
     return f"{name} is no setting of this client{meant}"
 

@@ -18,7 +18,15 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from pykraft.client.config import METADATA_MAX_AGE_MS, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, client_login, client_tls
+from pykraft.client.config import (
+    METADATA_MAX_AGE_MS,
+    RECONNECT_BACKOFF_MAX_MS,
+    RECONNECT_BACKOFF_MS,
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MS,
+    client_login,
+    client_tls,
+)
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
 from pykraft.common.errors import ErrorCode
 from pykraft.common.settings.config import Config
@@ -70,6 +78,8 @@ class ClusterMetadata:
         """What this client logs in to every node with; None: nothing."""
         self.tls = client_tls(config)
         """What it shows and trusts, if bytes travel over TLS."""
+        self.reconnect_backoff_ms: tuple[int, int] = (config[RECONNECT_BACKOFF_MS], config[RECONNECT_BACKOFF_MAX_MS])
+        """The first pause before a connection that failed is tried again, and the longest."""
         self.of_controllers = of_controllers
         self._controller_id = _NO_CONTROLLER
         self._bootstrap = [Node(-1 - number, *endpoint) for number, endpoint in enumerate(bootstrap)]

@@ -84,6 +84,12 @@ class ClientSettings(TypedDict, total=False):
     retry_backoff_max_ms: int | str | None
     """The longest such pause (default 1000)."""
 
+    reconnect_backoff_ms: int | str | None
+    """Pause before a connection that failed is tried again (default 50)."""
+
+    reconnect_backoff_max_ms: int | str | None
+    """The longest such pause (default 1000)."""
+
     metadata_max_age_ms: int | str | None
     """Metadata are asked for again after this long (default 300000)."""
 

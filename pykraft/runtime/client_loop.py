@@ -14,6 +14,7 @@ from pykraft.client.metadata import ClusterMetadata
 from pykraft.common.core import FOREVER, Promise, RequestManager
 from pykraft.common.errors import KafkaError
 from pykraft.common.settings.tls_config import TlsSettings
+from pykraft.common.timer import Backoff
 from pykraft.common.types import Endpoint
 from pykraft.network.client import NetworkClient, SocketWire, WireMaker
 from pykraft.network.selector import Selector, Told
@@ -39,6 +40,7 @@ class ClientLoop:
         self._clock = MonotonicClock()
         self._selector = Selector()
         self._network = NetworkClient(self._selector, client_id, random, make_wire=make_wire)
+        self._network.backoff = Backoff(random, *core.metadata.reconnect_backoff_ms)
         self._network.login_of = lambda _: core.metadata.login
         self._network.meant = core.metadata.meant
         self._network.on_misrouted = core.metadata.rebootstrap

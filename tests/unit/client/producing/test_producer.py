@@ -252,7 +252,6 @@ ASKS_FOR_A_LOGIN: dict[str, object] = {"security_protocol": "SASL_PLAINTEXT"}
         ({"compression_type": "brotli"}, "compression.type"),
         ({"no_such": 1}, "no.such is no setting of this client; it has: acks, batch.size"),
         ({"linger": 1}, "linger is no setting of this client. Did you mean linger.ms?"),
-        ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name has no effect"),
         (ASKS_FOR_A_LOGIN, "sasl.mechanism has GSSAPI, which is not built: it must be one of PLAIN, SCRAM-SHA-256"),
         (ASKS_FOR_A_LOGIN | {"sasl_mechanism": "PLAIN"}, "sasl.jaas.config is not set: it must have the client's"),
         (
@@ -263,7 +262,9 @@ ASKS_FOR_A_LOGIN: dict[str, object] = {"security_protocol": "SASL_PLAINTEXT"}
             ASKS_FOR_A_LOGIN | {"sasl_mechanism": "PLAIN", "sasl_jaas_config": f"{PLAIN_MODULE} required;"},
             "sasl.jaas.config must have username and password",
         ),
-        ({"ssl.ca.location": "ca"}, "ssl.ca.location has no effect: of TLS more than PEM stores is not built"),
+        ({"ssl.ca.location": "ca"}, "ssl.ca.location is no setting of this client"),
+        ({"metric.reporter": "x"}, "metric.reporter is no setting of this client. Did you mean metric.reporters?"),
+        ({"transaction_two_phase_commit_enable": True}, "is true, but must be false: two-phase commit is not built"),
         (ASKS_FOR_A_LOGIN | {"security_protocol": "SASL_SSL"}, "sasl.mechanism has GSSAPI, which is not built"),
         ({"security.protocol": "tls"}, "security.protocol is 'TLS', but must be one of PLAINTEXT, SSL, SASL_PLAINT"),
         ({"bootstrap_servers": "nowhere"}, "bootstrap.servers: "),
