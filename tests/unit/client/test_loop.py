@@ -44,7 +44,7 @@ def test_a_connection_that_failed_is_tried_again_after_the_pause_that_was_set() 
 
             def is_called() -> bool:
                 try:
-                    listener.accept()[0].close()  # noqa: B023
+                    listener.accept()[0].close()
                 except BlockingIOError:
                     return False
                 return True
