@@ -20,6 +20,7 @@ from typing import Any
 from pykraft.admin import Admin
 from pykraft.client.administration.quotas import DEFAULT, ClientQuotaEntity, ClientQuotaFilter
 from pykraft.commands.common import CommandError, say
+from pykraft.common.java import parse_double
 from pykraft.common.quotas.entities import QUOTAS_OF_ADDRESSES, QUOTAS_OF_CLIENTS
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
@@ -73,9 +74,7 @@ def _check_keys(kinds: Sequence[str], keys: Iterable[str]) -> None:
 
 def _number(key: str, text: str) -> float:
     try:
-        if "_" in text:
-            raise ValueError(text)
-        return float(text)
+        return parse_double(text)
     except ValueError:
         raise CommandError(f"{key} is {text!r}, but must be a number") from None
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pykraft.common.errors import ConfigError
+from pykraft.common.java import parse_double
 
 T = TypeVar("T")
 
@@ -113,7 +114,7 @@ def decimal(
     """A key whose value is a number with a fraction."""
 
     def parse(text: str) -> float:
-        value = float(digits(text))
+        value = parse_double(text)
         if not at_least <= value <= at_most:
             raise ValueError(value)
         return value
@@ -163,13 +164,14 @@ def names(
     required: bool = False,
     synonyms: Sequence[Synonym] = (),
 ) -> Key[tuple[str, ...]]:
-    """A key whose value is a list of words, separated by commas."""
+    """A key whose value is a list of words, separated by commas; of a few words, each once, however often it is given
+    (KIP-1161)."""
 
     def parse(text: str) -> tuple[str, ...]:
         parts = [part.strip() for part in text.split(",")] if text else []
-        if one_of and (not set(parts) <= set(one_of) or len(set(parts)) < len(parts)):
+        if one_of and not set(parts) <= set(one_of):
             raise ValueError(text)
-        values = tuple(part for part in parts if part)
+        values = tuple(part for part in (dict.fromkeys(parts) if one_of else parts) if part)
         if required and not values:
             raise ValueError(text)
         return values

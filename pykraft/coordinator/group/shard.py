@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.java import java_length
 from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
@@ -201,7 +202,7 @@ class GroupShard:
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
             number, code = partition.partition_index, ErrorCode.NONE
-            if len(metadata) > longest:
+            if java_length(metadata) > longest:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offset, epoch = partition.committed_offset, partition.committed_leader_epoch

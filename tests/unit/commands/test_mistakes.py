@@ -66,8 +66,8 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["topics", "--bootstrap-server", "here", "--list"], ["'here' is no host:port"]),
         (["topics", *NOBODY, "--list", "--command-property", "colour=red"], ["colour is no setting of this client"]),
         (
-            ["consume", *NOBODY, "--topic", "t", "--command-property", "key_deserializer=x"],
-            ["key.deserializer is no se"],
+            ["consume", *NOBODY, "--topic", "t", "--command-property", "key_deserialiser=x"],
+            ["key.deserialiser is no se"],
         ),
         (["topics", *NOBODY, "--list", "--command-config", "none.properties"], ["none.properties cannot be read"]),
         (

@@ -80,7 +80,7 @@ def test_a_value_is_read(key: Key[Any], text: str, value: Any) -> None:
         (integer("n", 1, "", kind="short"), "32768", f"n is '32768', but must be {AN_INT16}"),
         (ROLES, "brokr", "process.roles is 'brokr', but must be a comma-separated list of broker, controller"),
         (ROLES, ",broker", "process.roles is ',broker', but must be a comma-separated list of broker, controller"),
-        (names("r", [], "", one_of="ab"), "a,a", "r is 'a,a', but must be a comma-separated list of a, b"),
+        (names("r", [], "", one_of="ab"), "a,c", "r is 'a,c', but must be a comma-separated list of a, b"),
         (names("log.dirs", [], "", required=True), " , ", "log.dirs is ',', but must be a comma-separated list"),
         (TYPE, "createtime", "message.timestamp.type is 'createtime', but must be one of CreateTime, LogAppendTime"),
         (string("id", "", "", required=True), "", "id is '', but must be text"),

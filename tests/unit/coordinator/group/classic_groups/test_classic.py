@@ -449,6 +449,8 @@ def test_without_a_group_offsets_are_kept_under_its_name(groups: Groups) -> None
     assert groups.commit(5, topic="missing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert groups.commit(5, partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert groups.commit(5, text="x" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert groups.commit(5, text="\U0001f600" * 2049) is ErrorCode.OFFSET_METADATA_TOO_LARGE, "each is two of Java's"
+    assert groups.commit(5, text="\U0001f600" * 2048) is NONE
     assert groups.commit(5, "m", 3) is UNKNOWN
     listed = groups.ask(ListGroupsRequest()).groups
     assert [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in listed] == [
