@@ -267,5 +267,6 @@ def test_help_loads_no_verb() -> None:
         "pykraft.common.settings",
         "pykraft.common.settings.config",
         "pykraft.common.errors",
+        "pykraft.common.java",
         "pykraft.common.version",
     }
