@@ -3,6 +3,8 @@
 A dialogue is compared with the answers that Apache Kafka's newest release gave when they were recorded. It is held with
 that release and with our base again in a long run, as `make judges` does, and when it is recorded: pykraft's answers do
 not depend on that.
+
+Our clients and commands meet pykraft and our base in every run, and the newest release in a long one.
 """
 
 from __future__ import annotations
@@ -26,10 +28,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     too_new = [item for item in items if item.get_closest_marker("newest") and _asks(item, apache_kafka.VERSION)]
     items[:] = [item for item in items if item not in too_new]
     config.hook.pytest_deselected(items=too_new)
-    dialogues = [item for item in items if isinstance(item, pytest.Function) and "talk" in item.fixturenames]
-    for item in dialogues:
-        if item.callspec.params["server"] != "pykraft" and not REWRITE:
+    for item in items:
+        if not REWRITE and _is_for_a_long_run(item):
             item.add_marker(pytest.mark.long)
+
+
+def _is_for_a_long_run(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or "server" not in item.fixturenames or _asks(item, "pykraft"):
+        return False
+    return "talk" in item.fixturenames or not _asks(item, apache_kafka.VERSION)
 
 
 def _asks(item: pytest.Item, server: str) -> bool:
