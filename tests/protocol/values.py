@@ -21,8 +21,8 @@ from pykraft.protocol.messages.records import METADATA_RECORDS
 from pykraft.protocol.schema import Message, Struct
 from pykraft.protocol.wire import Field, Fixed, Variable, Wire
 
-EXAMPLES_PER_VERSION = settings.default.max_examples // 8
-"""There are some 300 versions of messages: a few examples of each are thousands in all."""
+EXAMPLES_PER_VERSION = settings.default.max_examples // 15
+"""There are some 600 versions of messages: eight examples of each are thousands in all, and a soak has 300 of each."""
 
 RPCS: list[type[Message]] = [message for r in api.requests.values() for message in (r, r.response)]
 DATA: list[type[Message]] = [
