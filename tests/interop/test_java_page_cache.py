@@ -2,6 +2,8 @@
 
 The witnesses are the kernel's, those of the notebook: what a process had to fetch from a device, and which files it has
 mapped. And Kafka writes down itself, for each partition, up to where its log is on the disk: the recovery point.
+
+No code of pykraft takes part in the answers, so a long run asks; what pykraft does, the notebook asks itself.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from pykraft.course import kernel
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import QUICK_START, ApacheKafka
 from tests.interop.test_others import wait_until
+
+pytestmark = pytest.mark.long
 
 RECORDS, RECORD_BYTES = 1000, 8000
 FLUSHES = {"as-usual": {}, "synced": {"flush.messages": "1"}}

@@ -1,4 +1,7 @@
-"""Kafka's producer and copier while nodes are killed twice; `make judges` has ten kills of the same."""
+"""Kafka's producer and copier while nodes are killed twice; `make judges` has ten kills of the same.
+
+A short run has the copier without kills (test_java_transactions), and kills under other clients (test_kill).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from pykraft import Cluster
 from tests.interop.java_copies import three_nodes, write_and_copy
 
-pytestmark = pytest.mark.limit(120)
+pytestmark = [pytest.mark.long, pytest.mark.limit(120)]
 
 
 @pytest.fixture

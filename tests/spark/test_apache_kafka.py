@@ -1,4 +1,7 @@
-"""The same rows from Apache Kafka itself, where that can be started."""
+"""The same rows from Apache Kafka itself, where that can be started.
+
+A long run asks, as `make judges` does: in a short one our clients meet Apache Kafka in tests/conformance/test_clients.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.harness import apache_kafka
 from tests.harness.apache_kafka import FETCH_S, QUICK_START, ApacheKafka
 from tests.spark import corpus
 
-pytestmark = pytest.mark.limit(FETCH_S + 120)
+pytestmark = [pytest.mark.long, pytest.mark.limit(FETCH_S + 120)]
 
 
 @pytest.fixture(scope="module")
