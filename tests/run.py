@@ -170,6 +170,7 @@ ASKED_LONGER = (
     "tests/environment",
     "tests/crash",
     "tests/viz",
+    "tests/datasets",
 )
 """What is marked `long` in these runs in `make soak`. Apache Kafka itself has to pass the judges there."""
 

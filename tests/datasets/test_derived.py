@@ -1,6 +1,6 @@
 """The derived sets: what Spark computed is computed here again, row by row in plain Python, and must be the same.
 
-The script's own check, which needs Spark, is run once.
+The script's own check, which needs Spark, is run once, in a long run: neither the script nor the files change often.
 """
 
 from __future__ import annotations
@@ -223,6 +223,7 @@ def load_derive_script() -> ModuleType:
     return module
 
 
+@pytest.mark.long
 def test_spark_computes_what_is_committed_and_notices_when_it_does_not(tmp_path: Path) -> None:
     """One file is as it was committed, in the other one row is missing."""
     whole, cut = (parquet.read_table(datasets.DERIVED_FOLDER / f"{name}.parquet") for name in datasets.DERIVED)
