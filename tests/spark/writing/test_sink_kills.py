@@ -1,6 +1,7 @@
 """A topic is copied exactly once while workers and coordinators are killed with SIGKILL, three kills.
 
-`make judges` makes twenty of them, over Apache Kafka too, and kills whole drivers.
+`make judges` makes twenty of them, over Apache Kafka too, and kills whole drivers. A short run has no kills: there
+Spark repeats a batch by itself (test_sink), and drivers die between any two steps (test_exactly_once).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tests.spark.cluster_process import ClusterProcess
 from tests.spark.copying import PROPERTIES, Copier, Rig
 from tests.spark.killed_sink import COMMIT_STEPS
 
-pytestmark = pytest.mark.limit(180)
+pytestmark = [pytest.mark.long, pytest.mark.limit(180)]
 
 SEED = 31
 """The worker with the commit dies when the transaction is committed and the checkpoint does not know."""
