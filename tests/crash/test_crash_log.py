@@ -104,14 +104,17 @@ def test_a_log_keeps_what_was_synced_when_the_power_fails(name: str) -> None:
             player.fork().recover(Random(seed))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 12))])
 def test_a_log_survives_random_stories(seed: int) -> None:
+    """The first six find each planted bug that random stories find (test_planted_bugs)."""
     for number, player in enumerate(stopped(random_story(seed), in_background=bool(seed % 2))):
         player.fork().recover(power=None)
         player.fork().recover(Random(1000 * seed + number))
 
 
-@pytest.mark.parametrize("seed", [*range(9), 35, 41])
+@pytest.mark.parametrize(
+    "seed", [*range(5), 35, 41, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 9))]
+)
 def test_a_log_with_gaps_survives_random_stories(seed: int) -> None:
     for number, player in enumerate(stopped(random_story(seed, 16, gaps=3), in_background=bool(seed % 2))):
         player.fork().recover(power=None)

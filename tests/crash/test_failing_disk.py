@@ -68,9 +68,13 @@ def test_a_directory_keeps_what_was_acknowledged(name: str) -> None:
             broker.recover(Random(number) if number % 2 else None)
 
 
-@pytest.mark.parametrize(("kind", "for_good"), [("an I/O error", False), ("an I/O error", True), ("a full disk", True)])
+@pytest.mark.parametrize(
+    ("kind", "for_good"),
+    [("an I/O error", False), pytest.param("an I/O error", True, marks=pytest.mark.long), ("a full disk", True)],
+)
 @pytest.mark.parametrize("name", cleaner_crashes.SCRIPTS)
 def test_a_compacted_log_keeps_its_values(name: str, kind: str, for_good: bool) -> None:
+    """The storage does not look at the kind: a disk that fails for good is a full disk to it."""
     story = cleaner_crashes.SCRIPTS[name]
 
     def make() -> Compactor:
