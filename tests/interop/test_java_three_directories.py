@@ -3,6 +3,8 @@
 Three nodes with both roles, topics with a replica on each. All are stopped in order, and three nodes of the other kind
 started on what they left: the quorum's log and votes, the replicas, the checkpoints, on the ports that the quorum knows
 its voters by. The voters stand in the log (kraft.version 1), as both kinds are formatted with `--initial-controllers`.
+
+In a short run one node does the same (test_java_directories).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from tests.interop.test_java_directories import (
 )
 
 __all__ = ["needs_java"]
-pytestmark = pytest.mark.limit(300)
+pytestmark = [pytest.mark.long, pytest.mark.limit(300)]
 
 NODES = (1, 2, 3)
 
@@ -74,7 +76,6 @@ def kafka() -> Iterator[ApacheKafka]:
         yield kafka
 
 
-@pytest.mark.long  # one node does the same in test_java_directories
 def test_a_cluster_of_apache_kafkas_goes_on_as_ours_and_as_its_own_again(
     kafka: ApacheKafka, tmp_path: pathlib.Path
 ) -> None:
@@ -132,7 +133,6 @@ def test_a_cluster_of_ours_goes_on_as_one_of_apache_kafkas(tmp_path: pathlib.Pat
         none_was_recovered(kafka)
 
 
-@pytest.mark.long  # it is about the harness
 def test_a_node_of_apache_kafka_that_is_left_alone_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no controller to ask for leave to stop, which may happen to the last one of every orderly stop."""
     monkeypatch.setattr(apache_kafka, "ALONE_S", 2)
