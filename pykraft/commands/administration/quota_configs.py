@@ -20,8 +20,8 @@ from typing import Any
 from pykraft.admin import Admin
 from pykraft.client.administration.quotas import DEFAULT, ClientQuotaEntity, ClientQuotaFilter
 from pykraft.commands.common import CommandError, say
-from pykraft.common.java import parse_double
 from pykraft.common.quotas.entities import QUOTAS_OF_ADDRESSES, QUOTAS_OF_CLIENTS
+from pykraft.common.settings.java_text import parse_double
 
 USERS, CLIENTS, IPS = "users", "clients", "ips"
 QUOTA_ENTITIES = (USERS, CLIENTS, IPS)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.java import parse_double
+from pykraft.common.settings.java_text import parse_double
 
 T = TypeVar("T")
 

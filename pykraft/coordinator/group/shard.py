@@ -16,8 +16,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.java import java_length
 from pykraft.common.settings.config import Config
+from pykraft.common.settings.java_text import java_length
 from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.coordinator.group import config as keys

@@ -266,7 +266,7 @@ def test_help_loads_no_verb() -> None:
         "pykraft.common",
         "pykraft.common.settings",
         "pykraft.common.settings.config",
+        "pykraft.common.settings.java_text",
         "pykraft.common.errors",
-        "pykraft.common.java",
         "pykraft.common.version",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.java import java_length, parse_double
+from pykraft.common.settings.java_text import java_length, parse_double
 from pykraft.common.settings.topic_config import CLEANUP_POLICY, LOG_CONFIG
 
 RATIO = LOG_CONFIG.keys["min.cleanable.dirty.ratio"]
