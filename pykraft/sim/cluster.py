@@ -214,6 +214,7 @@ class SimulatedCluster:
                 self.watcher,
                 self._time_ms,
                 dice,
+                knobs.keys,
             )
             self._writers.append(writer)
             self._add_client(f"producer-{number}", writer)

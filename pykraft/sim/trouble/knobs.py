@@ -184,6 +184,8 @@ class Knobs:
     recreations: RecreationKnobs | None = None
     voters: VoterKnobs | None = None
     """None where no voter comes or goes."""
+    keys: int = 0
+    """How many keys the producers' records have; 0 for records without a key, which no cleaner compacts."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)

@@ -76,6 +76,13 @@ class TopicMaker:
             self.is_done = True
 
 
+def key_of(number: int, keys: int) -> bytes | None:
+    """The key of a producer's record by its number: each key comes half as often as the one before. None: it has
+    none."""
+    turns = ((number + 1) & -(number + 1)).bit_length() - 1
+    return f"key {min(keys - 1, turns)}".encode() if keys else None
+
+
 class Writer:
     """A producer that writes records of its own accord. It is a RequestManager."""
 
@@ -89,7 +96,9 @@ class Writer:
         watcher: Watcher,
         time_ms: Callable[[], int],
         random: Random,
+        keys: int = 0,
     ) -> None:
+        """With `keys` each record has one of that many (`key_of`)."""
         config = client_config(PRODUCER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
         self._name = name
         self._core = ProducerCore(config, random, encode)
@@ -99,6 +108,7 @@ class Writer:
         self._watcher = watcher
         self._time_ms = time_ms
         self._random = random
+        self._keys = keys
         self._next_at = 0
         self._numbers = dict.fromkeys(range(partitions), 0)
         self.is_writing = True
@@ -130,7 +140,7 @@ class Writer:
                     return  # the answer promises that one replica has it, and a law cannot ask for more
                 self._watcher.history(TopicPartition(TOPIC, partition)).acknowledge(metadata.offset, value)
 
-        record = Outgoing(TOPIC, None, value, (), partition, self._time_ms())
+        record = Outgoing(TOPIC, key_of(number, self._keys), value, (), partition, self._time_ms())
         if self._core.try_append(record, on_delivery, now) is None:
             self._numbers[partition] += 1
 
