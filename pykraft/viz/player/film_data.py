@@ -317,8 +317,8 @@ class _FilmMaker:
         }
 
     def _first(self) -> int:
-        """Where the lanes begin: a scene that tells of losses shows the whole log."""
-        if self._scene.shows_all:
+        """Where the lanes begin: a scene that tells of losses or of segments shows the whole log."""
+        if self._scene.shows_all or self._scene.tells == SEGMENTS:
             return 0
         then = {row[0]: row[3] for row in self._rows["logs"] if row[1] <= self._from_ms}
         return max(0, min(then.values(), default=0) - _BEFORE)

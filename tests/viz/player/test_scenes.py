@@ -262,17 +262,14 @@ def test_each_replica_deletes_the_same_segment_at_a_moment_of_its_own_and_never_
     assert first.keys() == {1, 2, 3} and len(set(first.values())) == 3
     assert first[1] == max(first.values()), "the leader is the last one here"
     for lane, base, end, ms, what in film["gone"]:
-        before, after = (
-            [row[2] for row in film["segments"] if row[0] == lane and (row[1] < ms) == is_before]
-            for is_before in (1, 0)
-        )
-        assert what == "deleted" and [base, "closed"] in [[each[0], each[2]] for each in before[-1]]
-        assert base not in [each[0] for each in after[0]] and ["start", end] <= at(film["logs"], lane, ms)[10][0]
-        assert [each[2] for each in after[0]].count("active") == 1
+        before, after = (at(film["segments"], lane, each)[2] for each in (ms - 0.01, ms))
+        assert what == "deleted" and [base, "closed"] in [[each[0], each[2]] for each in before]
+        assert base not in [each[0] for each in after] and after[-1][2] == "active"
+        assert ["start", end] <= at(film["logs"], lane, ms)[10][0]
 
 
 def test_the_cleaner_leaves_the_last_record_of_each_key_at_its_old_offset() -> None:
-    """The law of compaction, on what the lanes show: of the keys up to the first dirty offset one record each is left."""
+    """The law of compaction, on what the lanes show: up to the first dirty offset one record of each key is left."""
     film = rehearsal_of("compaction").film()
     passes = [(mark[3], mark[0]) for mark in film["marks"] if mark[1] == "segment"]
     checked = 0
