@@ -134,6 +134,13 @@ def with_segments(knobs: Knobs, topic: Mapping[str, int | str], keys: int = 0) -
     return replace(knobs, topic=topic, properties=properties, keys=keys, records_per_s=3)
 
 
+def with_quota(knobs: Knobs, bytes_per_s: int) -> Knobs:
+    """The same with a quota for the first producer; the second one sends as it likes."""
+    producers = tuple({**each, "client.id": f"producer-{number}"} for number, each in enumerate(knobs.producers))
+    properties = {**knobs.properties, "quota.window.num": 3}
+    return replace(knobs, producers=producers, properties=properties, records_per_s=3, producer_quota=bytes_per_s)
+
+
 def with_voters(knobs: Knobs, orders: tuple[tuple[int, str], ...]) -> Knobs:
     """Three controllers that are voters, one that is none, and a broker. An administrator adds and removes voters as
     these orders say."""

@@ -18,6 +18,7 @@ simulated history.
     lost-marker     a transaction's coordinator dies with a marker that it owes
     retention       each replica deletes its oldest segments when their records are too old
     compaction      the cleaner of each replica leaves the last record of each key
+    quota           a producer sends more than its quota, and the broker mutes its connection
     group           a member of a consumer group crashes, one comes, one pauses
     classic-group   the same under the classic protocol
     seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults
@@ -42,6 +43,7 @@ from pykraft.story.scene_clusters import (
     SAFE,
     three_nodes,
     with_group,
+    with_quota,
     with_segments,
     with_teller,
     with_voters,
@@ -51,13 +53,14 @@ from pykraft.story.story import Story
 S = TypeVar("S", bound=Story)
 REPLICAS, PARTITIONS, METADATA = "replicas", "partitions", "metadata"
 """What a scene's lanes are: the replicas of its partition, its topic's partitions, or the metadata log of each node."""
-LOSSES, GROUP, TRANSACTIONS, QUORUM, VOTERS, SEGMENTS = (
+LOSSES, GROUP, TRANSACTIONS, QUORUM, VOTERS, SEGMENTS, QUOTA = (
     "losses",
     "group",
     "transactions",
     "quorum",
     "voters",
     "segments",
+    "quota",
 )
 """What a scene tells of."""
 
@@ -317,6 +320,21 @@ def _compaction() -> Scene:
     )
 
 
+def _quota() -> Scene:
+    return Scene(
+        "quota",
+        "Over its quota, a producer is answered at once and read later",
+        "Three nodes. producer-0 may send 300 bytes a second, and sends more; producer-1 has no quota.",
+        _SEED,
+        with_quota(three_nodes(_SEED, (SAFE, SAFE)), 300),
+        plans.nothing,
+        _CUT_MS,
+        8_000,
+        tells=QUOTA,
+        moments=("next quota", "next quota", "next quota"),
+    )
+
+
 def _group() -> Scene:
     return Scene(
         "group",
@@ -361,6 +379,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "lost-marker": _lost_marker,
     "retention": _retention,
     "compaction": _compaction,
+    "quota": _quota,
     "group": _group,
     "classic-group": _classic_group,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from pykraft.client.administration.admin import AdminCalls, NewTopic
+from pykraft.client.administration.quotas import ClientQuotaEntity, QuotaCalls, QuotaChanges
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import (
     ACKS,
@@ -25,6 +26,7 @@ from pykraft.client.producing.accumulator import RecordMetadata
 from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.quotas.entities import PRODUCER_BYTE_RATE
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.world.encoders import encode
@@ -74,6 +76,24 @@ class TopicMaker:
             self._asked = False
         else:
             self.is_done = True
+
+
+class QuotaMaker:
+    """Limits what one client may send; an admin client's core. It is a RequestManager."""
+
+    def __init__(self, client_id: str, bytes_per_s: int, bootstrap_servers: str, random: Random) -> None:
+        self._metadata, self._driver = admin_core(bootstrap_servers, random)
+        self._changes: QuotaChanges = {ClientQuotaEntity(client_id=client_id): {PRODUCER_BYTE_RATE: float(bytes_per_s)}}
+        self._is_asked = False
+
+    def poll(self, now: int) -> Poll:
+        if not self._is_asked:
+            self._is_asked = True
+            QuotaCalls(self._driver).alter(self._changes, False, now + 3_000).then(self._on_made)
+        return merge([self._driver.poll(now), self._metadata.poll(now)])
+
+    def _on_made(self, result: object) -> None:
+        self._is_asked = not isinstance(result, KafkaError)
 
 
 def key_of(number: int, keys: int) -> bytes | None:
