@@ -328,7 +328,7 @@ def _quota() -> Scene:
         _SEED,
         with_quota(three_nodes(_SEED, (SAFE, SAFE)), 300),
         plans.nothing,
-        _CUT_MS,
+        3_700,
         8_000,
         tells=QUOTA,
         moments=("next quota", "next quota", "next quota"),

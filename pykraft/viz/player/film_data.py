@@ -16,6 +16,7 @@ nothing of Raft, groups or transactions::
     rings      [[name, colour, [kinds of timers], key]]
     timers     [[host, kind, set, deadline, until]]
     cuts       [[from, to, since, until]]
+    mutes      [[client, node, since, until]]                     the node reads nothing of it meanwhile
     marks      [[ms, kind, text, host]]
     losses     [[ms, acknowledged, surviving]]
     figures    [[ms, text, what is wrong]]                        in place of losses, where a scene tells of others
@@ -38,10 +39,11 @@ from pykraft.sim.coordination import JOIN, MEMBER, REBALANCE, SYNC, Doing
 from pykraft.sim.interventions import Duplicate, Host
 from pykraft.sim.timers import ELECTION, FETCH, SESSION
 from pykraft.story.losses import Acknowledgements
-from pykraft.story.scenes import METADATA, PARTITIONS, SEGMENTS, VOTERS, Scene
+from pykraft.story.scenes import METADATA, PARTITIONS, QUOTA, SEGMENTS, VOTERS, Scene
 from pykraft.story.story import Story
 from pykraft.viz.player.figures import figures_at
 from pykraft.viz.player.lanes import MARKS, CellBook, Lane, Value, lanes_at, leads_quorum, newest_leader
+from pykraft.viz.player.mutes import MuteBook
 from pykraft.viz.player.segments import SegmentBook
 
 FORMAT = 2
@@ -91,10 +93,11 @@ _SHOWN_MARKS = (
     "transaction",
     "segment",
     "voters",
+    "quota",
     "you",
     "law",
 )
-OWN_MARKS = ("segment", "voters")
+OWN_MARKS = ("segment", "voters", "quota")
 """The kinds of marks that a film has, and its story has not."""
 _HIDDEN = ("admin", "maker-", "elector", "copy-reader")
 """Clients without a part in any scene."""
@@ -130,6 +133,7 @@ class _FilmMaker:
         self._heard = Acknowledgements(scene.topic_partition)
         self._cells = CellBook()
         self._segments = SegmentBook()
+        self._mutes = MuteBook()
         self._voters: tuple[int, ...] = ()
         self._messages: dict[int, Row] = {}
         self._flying: dict[int, Row] = {}
@@ -151,6 +155,8 @@ class _FilmMaker:
         ms, view = story.time_at(step), story.view_at(step)
         self._heard.look(story, step)
         self._look_at_messages(step, ms)
+        if self._scene.tells == QUOTA:
+            self._mutes.look(story, story.messages_at(step))
         self._look_at_timers(step, ms)
         self._look_at_cuts(view, ms)
         if self._is_another(step, view):
@@ -291,6 +297,8 @@ class _FilmMaker:
         nodes = list(story.view_at(0).nodes)
         messages = [row for row in self._messages.values() if self._is_shown(row)]
         messages += self._ghosts()
+        if scene.tells == QUOTA:
+            self._rows["figures"] = list(self._mutes.figures)
         clients = {host for row in messages for host in row[1:3] if isinstance(host, str)}
         clients |= {host for host in self._states if isinstance(host, str)}
         timers = list(_since(self._rows["timers"], self._from_ms, "timers"))
@@ -312,6 +320,7 @@ class _FilmMaker:
             "marks": sorted([*self._marks_until(to_ms)], key=lambda mark: mark[0]),
             "scars": self._scars,
             "gone": self._segments.gone,
+            "mutes": self._mutes.rows,
             "legend": [[mark, text] for mark, text in MARKS.items() if mark in marked],
             "failure": story.failure,
         }
@@ -326,7 +335,7 @@ class _FilmMaker:
     def _marks_until(self, to_ms: float) -> Iterator[Row]:
         story = self._story
         told = ([story.time_at(mark.step), mark.kind, mark.text, mark.node] for mark in story.marks)
-        for mark in (*told, *self._marks, *self._segments.marks):
+        for mark in (*told, *self._marks, *self._segments.marks, *self._mutes.marks):
             is_other = mark[1] == "isr" and f" {self._scene.topic}-" not in mark[2]
             if mark[1] in _SHOWN_MARKS and not is_other and self._from_ms <= mark[0] <= to_ms:
                 yield mark

@@ -8,7 +8,7 @@ const SHAPES = { produce: "circle", fetch: "square", quorum: "diamond", group: "
 const NAMES = { produce: "produce", fetch: "fetch", quorum: "election and ISR", group: "group", transaction: "transaction", background: "background" };
 const POINTS = { square: [4, 0.785], diamond: [4, 0], triangle: [3, -1.571], hexagon: [6, 0] };
 const EPOCHS = 6;
-const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "transaction", "voters", "segment", "rebalance", "client", "isr"];
+const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "transaction", "voters", "quota", "segment", "rebalance", "client", "isr"];
 const CELLS = { open: "○", committed: "", aborted: "✕", "commit marker": "C", "abort marker": "A", compacted: "·" };
 const MARK_SIGNS = { stable: "△", group: "▽", disk: "◇", start: "▸" };
 const FAULTS = [["heal", "healed"], ["omission", "lost"], ["power", "power"], ["partition", "cut"]];
@@ -91,6 +91,7 @@ class Film {
     return this.messages.filter(m => m.fate === "lost" && m.end <= t && t < m.end + CROSS_MS && (withBackground || m.kind !== "background"));
   }
   isCut(from, to, t) { return this.cuts.some(c => c[0] === from && c[1] === to && c[2] <= t && (c[3] === null || t < c[3])); }
+  muted(client, t) { return this.mutes.find(m => m[0] === client && m[2] <= t && t < m[3]); }
   timersAt(t) { return this.timers.filter(r => r[2] <= t && (r[4] === null || t < r[4])); }
   tally(t) {
     let found = [0, 0, 0];
@@ -244,6 +245,12 @@ class Stage {
       if (parts.isClient) {
         const isKnown = film.tracks.states.has(host);
         set(parts.group, { class: "pk-client" + (isKnown && !state ? " pk-absent" : "") + (state && !state.alive ? " pk-dead" : "") + (isChosen("client", host) ? " pk-chosen" : "") });
+        const mute = film.muted(host, t);
+        if (film.mutes.length && !isKnown) {
+          parts.group.classList.toggle("pk-muted", Boolean(mute));
+          say(parts.said, mute ? `‖ muted, ${number(mute[3] - t)} ms` : "");
+          set(parts.group, { role: "img", "aria-label": `${film.label.get(host)}${mute ? `, muted by node ${mute[1]} for ${number(mute[3] - t)} ms` : ""}` });
+        }
         if (state) say(parts.said, [state.alive ? state.said : "✕ gone", ...state.badges].join(" · "));
         if (this.isMain && state) set(parts.group, { "aria-label": this.inWords(host) });
         continue;
@@ -258,7 +265,8 @@ class Stage {
       const isCut = film.isCut(one, other, t) || film.isCut(other, one, t);
       const isChosen = chosen && chosen.type === "link" && chosen.one === one && chosen.other === other;
       set(line, { visibility: film.tracks.states.has(one) && !film.state(one, t) ? "hidden" : "visible" });
-      line.classList.toggle("pk-cut", isCut); line.classList.toggle("pk-chosen", Boolean(isChosen));
+      const mute = film.muted(one, t);
+      line.classList.toggle("pk-muted", Boolean(mute) && mute[1] === other); line.classList.toggle("pk-cut", isCut); line.classList.toggle("pk-chosen", Boolean(isChosen));
       set(cross, { visibility: isCut ? "visible" : "hidden" });
     }
     this.drawDots(t);
@@ -522,7 +530,7 @@ class Player {
       return el("span", {}, mark, NAMES[kind] || kind);
     });
     this.legend.replaceChildren(...parts, el("span", {}, "filled: request, hollow: response"), ...this.film.rings.map(([name, colour]) => el("span", { class: "pk-key-" + colour }, "◠ " + name)),
-      el("span", {}, "▲ high watermark"), ...this.film.legend.map(([kind, words]) => el("span", {}, `${MARK_SIGNS[kind]} ${words}`)),
+      el("span", {}, "▲ high watermark"), ...(this.film.mutes.length ? [el("span", {}, "‖ muted: the broker does not read")] : []), ...this.film.legend.map(([kind, words]) => el("span", {}, `${MARK_SIGNS[kind]} ${words}`)),
       ...(this.film.tracks.segments.size ? [el("span", {}, "▭ segment, its bytes below · ┄ active · ✓ compacted · ⋯ deleted")] : this.film.cells.length ? [el("span", {}, "○ open · ✕ aborted · C, A marker")] : []));
   }
   drawOutcomes() {

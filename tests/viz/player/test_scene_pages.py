@@ -171,3 +171,16 @@ def test_a_card_says_whether_its_node_is_a_voter_also_in_words(opened: Any) -> N
     page.press("n")
     page.press("q")
     assert "goes by the voters 102, 103, 104" in texts(page, ".pk-detail")[0]
+
+
+def test_a_muted_connection_is_a_thick_line_and_the_client_says_for_how_long(opened: Any) -> None:
+    page = opened("quota")
+    client = "player.views[0].stage.parts.get('producer-0').group"
+    muted = "document.querySelectorAll('.pk-link.pk-muted').length"
+    go(page, 5_000)
+    assert ask(page, muted) == 1
+    assert ask(page, f"{client}.textContent").endswith("‖ muted, 1,142 ms")
+    assert ask(page, f"{client}.getAttribute('aria-label')") == "producer-0, muted by node 3 for 1,142 ms"
+    go(page, 6_200)
+    assert ask(page, muted) == 0 and ask(page, f"{client}.getAttribute('aria-label')") == "producer-0"
+    assert "‖ muted: the broker does not read" in texts(page, ".pk-legend")[0]

@@ -35,6 +35,7 @@ PLAYED = (
     "voters",
     "retention",
     "compaction",
+    "quota",
 )
 
 
@@ -283,6 +284,23 @@ def test_the_cleaner_leaves_the_last_record_of_each_key_at_its_old_offset() -> N
         assert set(range(dirty)) - gone == set(last.values()), (lane, ms)
         checked += 1
     assert checked > 20
+
+
+# --- a quota ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_over_its_quota_is_muted_and_nothing_of_it_is_read_until_the_time_is_over() -> None:
+    film = rehearsal_of("quota").film()
+    assert len(film["mutes"]) == 3 and {tuple(row[:2]) for row in film["mutes"]} == {("producer-0", 3)}
+    produced = [row for row in film["messages"] if row[4] == "Produce" and not row[5]]
+    for client, node, since, until in film["mutes"]:
+        assert 200 < until - since < 2_000
+        assert not [row for row in produced if row[1] == client and since < row[7] < until], "it knows, and waits"
+        assert [row for row in produced if row[1] == "producer-1" and since < row[7] < until], "the other one goes on"
+        assert figure(film, since) == [f"{client} is muted until {until:,.0f} ms", ""]
+        assert figure(film, until) == ["no connection is muted", ""]
+        (mark,) = [mark for mark in film["marks"] if mark[1] == "quota" and mark[0] == since]
+        assert mark[2].startswith(f"node {node} answers {client} and mutes its connection for ")
 
 
 # --- acts in words, and what is shown without a page ------------------------------------------------------------------
