@@ -127,11 +127,11 @@ def with_group(knobs: Knobs, protocol: str, members: int = 3) -> Knobs:
 def with_segments(knobs: Knobs, topic: Mapping[str, int | str], keys: int = 0) -> Knobs:
     """The same with segments of a few records, which retention deletes or the cleaner compacts, as `topic` says. With
     `keys` the records have keys."""
-    segments = {"internal.segment.bytes": 450, "file.delete.delay.ms": 100, "min.cleanable.dirty.ratio": "0.01"}
+    small: dict[str, int | str] = {"internal.segment.bytes": 450, "file.delete.delay.ms": 100}
+    small["min.cleanable.dirty.ratio"] = "0.01"
     looks = {"log.initial.task.delay.ms": 600, "log.retention.check.interval.ms": 600, "log.cleaner.backoff.ms": 1_000}
     properties = {**knobs.properties, **looks}
-    topic = {**knobs.topic, **segments, **topic}
-    return replace(knobs, topic=topic, properties=properties, keys=keys, records_per_s=3)
+    return replace(knobs, topic={**knobs.topic, **small, **topic}, properties=properties, keys=keys, records_per_s=3)
 
 
 def with_quota(knobs: Knobs, bytes_per_s: int) -> Knobs:

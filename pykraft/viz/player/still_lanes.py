@@ -64,8 +64,9 @@ def _gaps(film: dict[str, Any], lane: object, ms: float) -> set[int]:
 
 
 def _draw_lane(svg: Svg, film: dict[str, Any], lane: object, ms: float, y: float) -> None:
-    first, longest = film["first"], max(row[3] for row in film["logs"])
-    cell = (WIDTH - _LEFT - _RIGHT) / max(12, longest - first)
+    first: int = film["first"]
+    longest: int = max(row[3] for row in film["logs"])
+    cell: float = (WIDTH - _LEFT - _RIGHT) / max(12, longest - first)
 
     def at(offset: int) -> float:
         return _LEFT + (offset - first) * cell
