@@ -26,6 +26,7 @@ __all__ = [
     "NodeView",
     "PartitionView",
     "QuorumView",
+    "SegmentView",
     "describe",
     "never_started",
 ]
@@ -33,6 +34,7 @@ __all__ = [
 TAIL = 24
 """The records of a replica's tail."""
 _MOST_EPOCHS = 32
+_MOST_SEGMENTS = 64
 TailOf = Callable[[UnifiedLog, int], tuple[Cells, ...]]
 
 
@@ -41,6 +43,15 @@ class EpochStart(NamedTuple):
 
     epoch: int
     start_offset: int
+
+
+class SegmentView(NamedTuple):
+    """One segment of a replica's log. It ends where the next one begins; the last one is the active segment."""
+
+    base_offset: int
+    size_bytes: int
+    is_clean: bool
+    """The cleaner has compacted it."""
 
 
 class PartitionView(NamedTuple):
@@ -61,6 +72,8 @@ class PartitionView(NamedTuple):
     """Its last records, one run for each batch, oldest first; empty where that is not known."""
     recovery_point: int = -1
     """Up to here the log is on the disk, not only in the page cache."""
+    segments: tuple[SegmentView, ...] = ()
+    """The newest segments of its log, oldest first; empty where they are not known."""
 
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch of the record at `offset`; None if this replica's log has no such record, or that is not
@@ -192,6 +205,7 @@ def _partitions(node: Node, tail_records: int, tail_of: TailOf) -> tuple[Partiti
     if node.broker is None:
         return ()
     image = node.loader.image
+    clean = node.broker.logs.cleaner.first_dirty
     views = []
     for topic_partition, partition in sorted(node.broker.replicas.partitions.items()):
         topic = image.topics.get(partition.key.topic_id)
@@ -212,6 +226,12 @@ def _partitions(node: Node, tail_records: int, tail_of: TailOf) -> tuple[Partiti
                 tuple(EpochStart(*entry) for entry in partition.log.epochs.entries[-_MOST_EPOCHS:]),
                 tail_of(partition.log, tail_records),
                 partition.log.recovery_point,
+                _segments(partition.log, clean.get(topic_partition, 0)),
             )
         )
     return tuple(views)
+
+
+def _segments(log: UnifiedLog, first_dirty: int) -> tuple[SegmentView, ...]:
+    newest = log.segments[-_MOST_SEGMENTS:]
+    return tuple(SegmentView(each.base_offset, each.size, each.base_offset < first_dirty) for each in newest)

@@ -55,7 +55,7 @@ from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
 from pykraft.sim.workloads.voter_workload import VoterChanger
-from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer
+from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
@@ -176,6 +176,9 @@ class SimulatedCluster:
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
         self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
         self._add_client("admin", self._maker)
+        if knobs.producer_quota:
+            maker = QuotaMaker("producer-0", knobs.producer_quota, servers, self._dice("quota"))
+            self._add_client("maker-quota", maker)
         if knobs.admin_every_ms:
             self._administrator = Administrator(
                 servers,
@@ -214,6 +217,7 @@ class SimulatedCluster:
                 self.watcher,
                 self._time_ms,
                 dice,
+                knobs.keys,
             )
             self._writers.append(writer)
             self._add_client(f"producer-{number}", writer)

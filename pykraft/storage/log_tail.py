@@ -40,6 +40,8 @@ class CellKind(StrEnum):
     """In a transaction that ended with an ABORT marker: no reader of committed data gets it."""
     COMMIT_MARKER = "commit marker"
     ABORT_MARKER = "abort marker"
+    EMPTY = "empty"
+    """Of a batch whose records compaction has left out: only its header is left."""
     CONTROL = "control"
     """Another control record."""
 
@@ -116,6 +118,8 @@ def _kind(segment: LogSegment, position: int, header: RecordBatch, outcomes: dic
             return CellKind.CONTROL
         committed = outcomes[header.producer_id] = read_marker(segment.records.batch_at(position)).committed
         return CellKind.COMMIT_MARKER if committed else CellKind.ABORT_MARKER
+    if not header.count:
+        return CellKind.EMPTY
     if not header.is_transactional:
         return CellKind.DATA
     outcome = outcomes.get(header.producer_id)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pykraft.sim.trouble.knobs import CLASSIC, GROUPS, GroupKnobs, Knobs, TransactionKnobs, calm, draw
+from pykraft.sim.trouble.voter_changes import VoterKnobs
 
 _NEVER_MS = 600_000
 PRODUCER: Mapping[str, object] = {
@@ -121,6 +122,42 @@ def with_group(knobs: Knobs, protocol: str, members: int = 3) -> Knobs:
     )
     properties = {**knobs.properties, **group.properties}
     return replace(knobs, partitions=3, groups=(group,), properties=properties)
+
+
+def with_segments(knobs: Knobs, topic: Mapping[str, int | str], keys: int = 0) -> Knobs:
+    """The same with segments of a few records, which retention deletes or the cleaner compacts, as `topic` says. With
+    `keys` the records have keys."""
+    small: dict[str, int | str] = {"internal.segment.bytes": 450, "file.delete.delay.ms": 100}
+    small["min.cleanable.dirty.ratio"] = "0.01"
+    looks = {"log.initial.task.delay.ms": 600, "log.retention.check.interval.ms": 600, "log.cleaner.backoff.ms": 1_000}
+    properties = {**knobs.properties, **looks}
+    return replace(knobs, topic={**knobs.topic, **small, **topic}, properties=properties, keys=keys, records_per_s=3)
+
+
+def with_quota(knobs: Knobs, bytes_per_s: int) -> Knobs:
+    """The same with a quota for the first producer; the second one sends as it likes."""
+    producers = tuple({**each, "client.id": f"producer-{number}"} for number, each in enumerate(knobs.producers))
+    properties = {**knobs.properties, "quota.window.num": 3}
+    return replace(knobs, producers=producers, properties=properties, records_per_s=3, producer_quota=bytes_per_s)
+
+
+def with_voters(knobs: Knobs, orders: tuple[tuple[int, str], ...]) -> Knobs:
+    """Three controllers that are voters, one that is none, and a broker. An administrator adds and removes voters as
+    these orders say."""
+    voters = VoterKnobs(
+        first=3,
+        spare=1,
+        administrators=1,
+        every_ms=_NEVER_MS,
+        again_ms=100,
+        of_leader=1.0,
+        joins=False,
+        fault_every_ms=_NEVER_MS,
+        orders=orders,
+        patience_ms=2_000,
+    )
+    topic = {**knobs.topic, "min.insync.replicas": 1}
+    return replace(knobs, brokers=1, controllers=voters.first + voters.spare, topic=topic, voters=voters)
 
 
 def with_teller(knobs: Knobs) -> Knobs:

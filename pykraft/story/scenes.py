@@ -12,9 +12,13 @@ simulated history.
     power-loss      the leader loses its power, and what was not on its disk
     new-controller  the active controller dies, and the others elect one of them
     split-vote      the same, and at first none of them gets a majority
+    voters          an observer becomes a voter, and the active controller is removed from the voters
     old-image       a broker that is cut off knows an older cluster
     lost-answer     an answer to an idempotent producer is lost, and it sends its record again
     lost-marker     a transaction's coordinator dies with a marker that it owes
+    retention       each replica deletes its oldest segments when their records are too old
+    compaction      the cleaner of each replica leaves the last record of each key
+    quota           a producer sends more than its quota, and the broker mutes its connection
     group           a member of a consumer group crashes, one comes, one pauses
     classic-group   the same under the classic protocol
     seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults
@@ -30,16 +34,34 @@ from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.transaction_laws import BANK
 from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs, calm, draw
+from pykraft.sim.trouble.voter_changes import ADD, REMOVE
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.story import plans
 from pykraft.story.checkpoints import Plan
-from pykraft.story.scene_clusters import PRODUCER, SAFE, three_nodes, with_group, with_teller
+from pykraft.story.scene_clusters import (
+    PRODUCER,
+    SAFE,
+    three_nodes,
+    with_group,
+    with_quota,
+    with_segments,
+    with_teller,
+    with_voters,
+)
 from pykraft.story.story import Story
 
 S = TypeVar("S", bound=Story)
 REPLICAS, PARTITIONS, METADATA = "replicas", "partitions", "metadata"
 """What a scene's lanes are: the replicas of its partition, its topic's partitions, or the metadata log of each node."""
-LOSSES, GROUP, TRANSACTIONS, QUORUM = "losses", "group", "transactions", "quorum"
+LOSSES, GROUP, TRANSACTIONS, QUORUM, VOTERS, SEGMENTS, QUOTA = (
+    "losses",
+    "group",
+    "transactions",
+    "quorum",
+    "voters",
+    "segments",
+    "quota",
+)
 """What a scene tells of."""
 
 
@@ -215,6 +237,21 @@ def _split_vote() -> Scene:
     )
 
 
+def _voters() -> Scene:
+    return replace(
+        _split_vote(),
+        name="voters",
+        title="A voter joins, and then the active controller is removed",
+        about="Controllers 101 to 103 are voters, 104 is an observer, and so is broker 1. The lanes are metadata logs.",
+        seed=_SEED,
+        knobs=with_voters(three_nodes(_SEED, ()), ((_CUT_MS, ADD), (6_500, REMOVE))),
+        plan=plans.nothing,
+        end_ms=9_000,
+        tells=VOTERS,
+        moments=("next voters", "next voters", "next election"),
+    )
+
+
 def _old_image() -> Scene:
     return replace(
         _split_vote(),
@@ -252,6 +289,49 @@ def _lost_marker() -> Scene:
         topic=BANK,
         tells=TRANSACTIONS,
         moments=("next fault", "receives WriteTxnMarkers request", "receives WriteTxnMarkers response"),
+    )
+
+
+def _retention() -> Scene:
+    return Scene(
+        "retention",
+        "Each replica deletes its own old segments, when it looks for them",
+        "Three replicas. The topic keeps records for two seconds, and each broker looks every 600 ms.",
+        _SEED,
+        with_segments(three_nodes(_SEED, (SAFE,)), {"cleanup.policy": "delete", "retention.ms": 2_000}),
+        plans.nothing,
+        4_900,
+        7_600,
+        tells=SEGMENTS,
+        moments=("next segment", "node 1 deletes", "node 1 deletes"),
+    )
+
+
+def _compaction() -> Scene:
+    return replace(
+        _retention(),
+        name="compaction",
+        title="The cleaner leaves the last record of each key, and no record changes its offset",
+        about="Of four keys each is written half as often as the one before. Each cleaner looks once a second.",
+        knobs=with_segments(three_nodes(_SEED, (SAFE,), True), {"cleanup.policy": "compact"}, keys=4),
+        failure_ms=5_300,
+        end_ms=8_600,
+        moments=("node 1 compacts", "node 1 compacts", "node 1 compacts"),
+    )
+
+
+def _quota() -> Scene:
+    return Scene(
+        "quota",
+        "Over its quota, a producer is answered at once and read later",
+        "Three nodes. producer-0 may send 300 bytes a second, and sends more; producer-1 has no quota.",
+        _SEED,
+        with_quota(three_nodes(_SEED, (SAFE, SAFE)), 300),
+        plans.nothing,
+        3_700,
+        8_000,
+        tells=QUOTA,
+        moments=("next quota", "next quota", "next quota"),
     )
 
 
@@ -293,9 +373,13 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "power-loss": _power_loss,
     "new-controller": _new_controller,
     "split-vote": _split_vote,
+    "voters": _voters,
     "old-image": _old_image,
     "lost-answer": _lost_answer,
     "lost-marker": _lost_marker,
+    "retention": _retention,
+    "compaction": _compaction,
+    "quota": _quota,
     "group": _group,
     "classic-group": _classic_group,
 }

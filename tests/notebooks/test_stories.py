@@ -1,10 +1,19 @@
-"""The scenes of notebooks 11, 13, 14, 18 and 19 have what their text says of each moment."""
+"""The scenes of the notebooks have what their text says of each moment."""
 
 from __future__ import annotations
 
-from pykraft.course.rigs.stories import before_the_failure
+import pytest
+
+from pykraft.course.rigs import stories
+from pykraft.course.rigs.stories import acknowledged_records_gone, before_the_failure, deleted_at_ms, taken_over
 from pykraft.story.story import Story
 from tests.viz.player.rehearsals import rehearsal_of
+
+
+@pytest.fixture(autouse=True)
+def _simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notebooks' own numbers come from the scenes that other tests look at, too."""
+    monkeypatch.setattr(stories, "_rehearsal", rehearsal_of)
 
 
 def at_moments(name: str) -> tuple[Story, list[int]]:
@@ -27,6 +36,27 @@ def test_in_11_the_record_is_on_one_node_then_on_two_and_committed_before_the_fo
     assert first == {1: (4, 4), 2: (4, 4), 3: (5, 4)}
     assert second == {1: (5, 4), 2: (4, 4), 3: (5, 4)}
     assert third == {1: (5, 4), 2: (5, 4), 3: (5, 5)}
+
+
+def test_in_12_node_3_truncates_what_acks_1_had_acknowledged_and_with_acks_all_nothing_is_gone() -> None:
+    rehearsal = rehearsal_of("leader-returns")
+    ((lane, *_, acknowledged, _),) = rehearsal.film()["scars"]
+    assert lane == 3 and acknowledged == acknowledged_records_gone("leader-returns") == 5
+    said = [rehearsal.said_at(step) for step in rehearsal.moments()]
+    assert said[0] == "crash: node 3 ends" and "elected" in said[1] and said[2].startswith("node 3 truncates t-0")
+    assert acknowledged_records_gone("all-in-sync") == 0
+
+
+def test_in_17_the_next_reader_begins_where_the_group_has_committed_and_reads_a_record_again() -> None:
+    assert taken_over("group") == (4, 3, 3)
+
+
+def test_in_20_the_same_segment_goes_within_163_ms_and_a_batch_without_records_has_61_bytes() -> None:
+    times = deleted_at_ms("retention")
+    assert times.keys() == {1, 2, 3} and max(times.values()) - min(times.values()) == 163
+    film = rehearsal_of("compaction").film()
+    sizes = {segment[1] for _, _, segments in film["segments"] for segment in segments if segment[2] == "clean"}
+    assert min(sizes) == 61
 
 
 def test_in_13_both_ask_then_both_refuse_and_the_next_epoch_has_a_leader() -> None:

@@ -184,6 +184,10 @@ class Knobs:
     recreations: RecreationKnobs | None = None
     voters: VoterKnobs | None = None
     """None where no voter comes or goes."""
+    keys: int = 0
+    """How many keys the producers' records have; 0 for records without a key, which no cleaner compacts."""
+    producer_quota: int = 0
+    """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)

@@ -28,6 +28,9 @@ def trouble_of_voters(faults: Mapping[str, float]) -> dict[str, float]:
     return {kind: _ELSE for kind in faults if kind != "crash_coordinator"} | _OF_CONTROLLERS
 
 
+ADD, REMOVE = "add", "remove"
+
+
 @dataclass(frozen=True)
 class VoterKnobs:
     """The draw of a seed in which voters come and go."""
@@ -46,6 +49,10 @@ class VoterKnobs:
     joins: bool
     """The spare controllers join by themselves."""
     fault_every_ms: int
+    orders: tuple[tuple[int, str], ...] = ()
+    """Where they are not drawn by lot: when what is changed, `ADD` a spare controller or `REMOVE` the leader."""
+    patience_ms: int = 300
+    """For how long an administrator waits for an answer."""
 
 
 def draw_voters(seed: int) -> VoterKnobs | None:

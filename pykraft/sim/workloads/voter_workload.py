@@ -15,10 +15,9 @@ from pykraft.client.administration.admin import AdminCalls, QuorumDescription, Q
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import KafkaError
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
-from pykraft.sim.trouble.voter_changes import VoterKnobs
+from pykraft.sim.trouble.voter_changes import ADD, VoterKnobs
 from pykraft.sim.workloads.workload import admin_core
 
-_PATIENCE_MS = 300
 _ADDS = 0.6
 _AT_ONCE = 2
 """So many voters are removed at once."""
@@ -48,7 +47,8 @@ class VoterChanger:
         self._first_controller = first_controller
         self._port = port
         self._random = random
-        self._act_at = knobs.every_ms
+        self._orders = list(knobs.orders)
+        self._act_at = self._orders[0][0] if self._orders else knobs.every_ms
         self._now = 0
         self.is_active = True
         self._is_looking = False
@@ -62,22 +62,32 @@ class VoterChanger:
     def poll(self, now: int) -> Poll:
         self._now = now
         if self.is_active and not self.is_waiting and now >= self._act_at:
-            self._act_at = now + 1 + self._random.randrange(2 * self._knobs.every_ms)
+            if not self._orders:
+                self._act_at = now + 1 + self._random.randrange(2 * self._knobs.every_ms)
             self._is_looking = True
-            self._calls[0].describe_quorum(now + _PATIENCE_MS).then(self._on_described)
+            self._calls[0].describe_quorum(now + self._knobs.patience_ms).then(self._on_described)
         deadline = self._act_at if self.is_active and not self.is_waiting else FOREVER
         return merge([Poll(max(now, deadline)), *(part.poll(now) for part in self._parts)])
 
     def _on_described(self, quorum: QuorumDescription | KafkaError) -> None:
         self._is_looking = False
         if not isinstance(quorum, KafkaError) and self.is_active:
-            requests = self._wanted(quorum)
+            requests = self._ordered(quorum) if self._orders else self._wanted(quorum)
             self._changes = len(requests)
             for calls, request in zip(self._calls, requests, strict=False):
-                calls.change_voters(request, self._now + _PATIENCE_MS).then(self._on_changed)
+                calls.change_voters(request, self._now + self._knobs.patience_ms).then(self._on_changed)
 
     def _on_changed(self, result: object) -> None:
         self._changes -= 1
+
+    def _ordered(self, quorum: QuorumDescription) -> list[AddRaftVoterRequest | RemoveRaftVoterRequest]:
+        """The next order; after the last one nothing is changed any more."""
+        _, what = self._orders.pop(0)
+        self._act_at, self.is_active = (self._orders[0][0], True) if self._orders else (FOREVER, False)
+        if what == ADD:
+            spare = [each for each in quorum.observers if each.replica_id >= self._first_controller]
+            return [self._addition(each) for each in spare[:1]]
+        return [_removal(voter) for voter in quorum.voters if voter.replica_id == quorum.leader_id]
 
     def _wanted(self, quorum: QuorumDescription) -> list[AddRaftVoterRequest | RemoveRaftVoterRequest]:
         voters = list(quorum.voters)
@@ -96,16 +106,18 @@ class VoterChanger:
         victims = leaders if is_of_leader else [self._random.choice(voters)]
         if len(voters) >= 2 + _AT_ONCE * self._knobs.administrators:
             victims = [*self._random.sample([each for each in voters if each not in victims], _AT_ONCE - 1), *victims]
-        return [
-            RemoveRaftVoterRequest(voter_id=each.replica_id, voter_directory_id=each.directory_id) for each in victims
-        ]
+        return [_removal(each) for each in victims]
 
     def _addition(self, replica: QuorumReplica) -> AddRaftVoterRequest:
         listener = ListenerEndpoint(name="CONTROLLER", host=f"node-{replica.replica_id}", port=self._port)
         return AddRaftVoterRequest(
-            timeout_ms=_PATIENCE_MS,
+            timeout_ms=self._knobs.patience_ms,
             voter_id=replica.replica_id,
             voter_directory_id=replica.directory_id,
             listeners=[listener],
             ack_when_committed=self._random.random() < 0.5,
         )
+
+
+def _removal(voter: QuorumReplica) -> RemoveRaftVoterRequest:
+    return RemoveRaftVoterRequest(voter_id=voter.replica_id, voter_directory_id=voter.directory_id)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from pykraft.client.administration.admin import AdminCalls, NewTopic
+from pykraft.client.administration.quotas import ClientQuotaEntity, QuotaCalls, QuotaChanges
 from pykraft.client.api_driver import ApiDriver
 from pykraft.client.config import (
     ACKS,
@@ -25,6 +26,7 @@ from pykraft.client.producing.accumulator import RecordMetadata
 from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.quotas.entities import PRODUCER_BYTE_RATE
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.world.encoders import encode
@@ -76,6 +78,31 @@ class TopicMaker:
             self.is_done = True
 
 
+class QuotaMaker:
+    """Limits what one client may send; an admin client's core. It is a RequestManager."""
+
+    def __init__(self, client_id: str, bytes_per_s: int, bootstrap_servers: str, random: Random) -> None:
+        self._metadata, self._driver = admin_core(bootstrap_servers, random)
+        self._changes: QuotaChanges = {ClientQuotaEntity(client_id=client_id): {PRODUCER_BYTE_RATE: float(bytes_per_s)}}
+        self._is_asked = False
+
+    def poll(self, now: int) -> Poll:
+        if not self._is_asked:
+            self._is_asked = True
+            QuotaCalls(self._driver).alter(self._changes, False, now + 3_000).then(self._on_made)
+        return merge([self._driver.poll(now), self._metadata.poll(now)])
+
+    def _on_made(self, result: object) -> None:
+        self._is_asked = not isinstance(result, KafkaError)
+
+
+def key_of(number: int, keys: int) -> bytes | None:
+    """The key of a producer's record by its number: each key comes half as often as the one before. None: it has
+    none."""
+    turns = ((number + 1) & -(number + 1)).bit_length() - 1
+    return f"key {min(keys - 1, turns)}".encode() if keys else None
+
+
 class Writer:
     """A producer that writes records of its own accord. It is a RequestManager."""
 
@@ -89,7 +116,9 @@ class Writer:
         watcher: Watcher,
         time_ms: Callable[[], int],
         random: Random,
+        keys: int = 0,
     ) -> None:
+        """With `keys` each record has one of that many (`key_of`)."""
         config = client_config(PRODUCER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
         self._name = name
         self._core = ProducerCore(config, random, encode)
@@ -99,6 +128,7 @@ class Writer:
         self._watcher = watcher
         self._time_ms = time_ms
         self._random = random
+        self._keys = keys
         self._next_at = 0
         self._numbers = dict.fromkeys(range(partitions), 0)
         self.is_writing = True
@@ -130,7 +160,7 @@ class Writer:
                     return  # the answer promises that one replica has it, and a law cannot ask for more
                 self._watcher.history(TopicPartition(TOPIC, partition)).acknowledge(metadata.offset, value)
 
-        record = Outgoing(TOPIC, None, value, (), partition, self._time_ms())
+        record = Outgoing(TOPIC, key_of(number, self._keys), value, (), partition, self._time_ms())
         if self._core.try_append(record, on_delivery, now) is None:
             self._numbers[partition] += 1
 

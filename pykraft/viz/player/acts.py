@@ -22,7 +22,7 @@ from pykraft.sim.interventions import Cut, Delay, Drop, Duplicate, Fire, Heal, H
 from pykraft.story.links import Link, UnknownHistory
 from pykraft.story.scenes import Scene, scene
 from pykraft.story.story import Story
-from pykraft.viz.player.film_data import Film, film_of, first_difference
+from pykraft.viz.player.film_data import OWN_MARKS, Film, film_of, first_difference
 
 MORE_MS = 2_000
 _LEAD_MS = 1_200
@@ -146,16 +146,26 @@ class Rehearsal:
     def said_at(self, step: int) -> str:
         """What a reader wants to know of a step: its mark, or else its sentence."""
         marks = (mark.text for mark in self.story.marks if mark.step == step and mark.kind != "commit")
-        return next(marks, self.story.what_at(step))
+        own = (text for at, _, text in self._own_marks() if at == step)
+        return next(marks, next(own, self.story.what_at(step)))
+
+    def _own_marks(self) -> Iterator[tuple[int, str, str]]:
+        """The marks that the film has, and the story has not: (step, kind, text)."""
+        rows = (row for row in self.film()["marks"] if row[1] in OWN_MARKS)
+        yield from ((self.story.step_at(ms), kind, text) for ms, kind, text, _ in rows)
 
     def _steps_of(self, words: str, first: int, last: int) -> Iterator[int]:
         story = self.story
         if words.startswith("next "):
-            kind = words.removeprefix("next ")
-            yield from (mark.step for mark in story.marks if mark.kind == kind and first <= mark.step <= last)
+            wanted = words.removeprefix("next ")
+            own = {step for step, kind, _ in self._own_marks() if kind == wanted}
+            steps = sorted(own | {mark.step for mark in story.marks if mark.kind == wanted})
+            yield from (step for step in steps if first <= step <= last)
         else:
-            wanted = words.split()
-            yield from (step for step in range(first, last + 1) if all(word in story.what_at(step) for word in wanted))
+            parts, own_texts = words.split(), {step: text for step, _, text in self._own_marks()}
+            for step in range(first, last + 1):
+                if all(word in story.what_at(step) for word in parts) or words in own_texts.get(step, ""):
+                    yield step
 
     def data(self) -> dict[str, Any]:
         """All that the player's script needs."""

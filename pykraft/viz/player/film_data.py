@@ -10,10 +10,13 @@ nothing of Raft, groups or transactions::
     states     [[host, ms, is alive, what it is, leads, [badges], [details]]]
     logs       [[lane, ms, start, end, high watermark, [[epoch, start]],
                  what it is, leads, is in sync, torn from, [[mark, offset]]]]
+    segments   [[lane, ms, [[first offset, bytes, "active" | "closed" | "clean"]]]]     where a scene shows them
+    gone       [[lane, first offset, end offset, ms, "deleted" | "merged"]]             segments that are no more
     cells      [[lane, first offset, end offset, kind, since, until]]
     rings      [[name, colour, [kinds of timers], key]]
     timers     [[host, kind, set, deadline, until]]
     cuts       [[from, to, since, until]]
+    mutes      [[client, node, since, until]]                     the node reads nothing of it meanwhile
     marks      [[ms, kind, text, host]]
     losses     [[ms, acknowledged, surviving]]
     figures    [[ms, text, what is wrong]]                        in place of losses, where a scene tells of others
@@ -36,10 +39,12 @@ from pykraft.sim.coordination import JOIN, MEMBER, REBALANCE, SYNC, Doing
 from pykraft.sim.interventions import Duplicate, Host
 from pykraft.sim.timers import ELECTION, FETCH, SESSION
 from pykraft.story.losses import Acknowledgements
-from pykraft.story.scenes import METADATA, PARTITIONS, Scene
+from pykraft.story.scenes import METADATA, PARTITIONS, QUOTA, SEGMENTS, VOTERS, Scene
 from pykraft.story.story import Story
 from pykraft.viz.player.figures import figures_at
-from pykraft.viz.player.lanes import MARKS, CellBook, Lane, Value, lanes_at, newest_leader
+from pykraft.viz.player.lanes import MARKS, CellBook, Lane, Value, lanes_at, leads_quorum, newest_leader
+from pykraft.viz.player.mutes import MuteBook
+from pykraft.viz.player.segments import SegmentBook
 
 FORMAT = 2
 Film = dict[str, Any]
@@ -86,9 +91,14 @@ _SHOWN_MARKS = (
     "restart",
     "client",
     "transaction",
+    "segment",
+    "voters",
+    "quota",
     "you",
     "law",
 )
+OWN_MARKS = ("segment", "voters", "quota")
+"""The kinds of marks that a film has, and its story has not."""
 _HIDDEN = ("admin", "maker-", "elector", "copy-reader")
 """Clients without a part in any scene."""
 _BEFORE = 6
@@ -122,15 +132,19 @@ class _FilmMaker:
         self._from_ms = from_ms
         self._heard = Acknowledgements(scene.topic_partition)
         self._cells = CellBook()
+        self._segments = SegmentBook()
+        self._mutes = MuteBook()
+        self._voters: tuple[int, ...] = ()
         self._messages: dict[int, Row] = {}
         self._flying: dict[int, Row] = {}
         self._states: dict[Host, Row] = {}
         self._logs: dict[Lane, Row] = {}
+        self._files: dict[Lane, Row] = {}
         self._timers: dict[tuple[Host, str], Row] = {}
         self._cuts: dict[tuple[Host, Host], Row] = {}
         self._decided: dict[str, str] = {}
         self._rows: dict[str, list[Row]] = {
-            name: [] for name in ("states", "logs", "timers", "cuts", "losses", "figures")
+            name: [] for name in ("states", "logs", "segments", "timers", "cuts", "losses", "figures")
         }
         self._marks: list[Row] = []
         self._seen: list[object] = []
@@ -141,6 +155,8 @@ class _FilmMaker:
         ms, view = story.time_at(step), story.view_at(step)
         self._heard.look(story, step)
         self._look_at_messages(step, ms)
+        if self._scene.tells == QUOTA:
+            self._mutes.look(story, story.messages_at(step))
         self._look_at_timers(step, ms)
         self._look_at_cuts(view, ms)
         if self._is_another(step, view):
@@ -176,6 +192,9 @@ class _FilmMaker:
             self._look_for_power(lane, value, ms)
             self._note("logs", self._logs, lane, ms, list(value))
         self._cells.look(view, self._scene, ms)
+        if self._scene.tells == SEGMENTS:
+            for lane, segments in self._segments.look(view, self._scene, ms):
+                self._note("segments", self._files, lane, ms, [segments])
 
     def _look_for_power(self, lane: Lane, value: Value, ms: float) -> None:
         """A log that is shorter when its node starts again was not all on the disk."""
@@ -196,6 +215,20 @@ class _FilmMaker:
                 self._look_at_decision(host, text, ms)
         for client in [host for host in self._states if isinstance(host, str) and host not in doings]:
             self._note("states", self._states, client, ms, [False, "gone", False, [], []])
+        if self._scene.tells == VOTERS:
+            self._look_at_voters(view, ms)
+
+    def _look_at_voters(self, view: ClusterView, ms: float) -> None:
+        """A leader that has other voters than before is a mark: they hold from when it has appended them."""
+        for node in view.alive:
+            voters = node.quorum.voters
+            if leads_quorum(node) and voters != self._voters:
+                if self._voters:
+                    added, removed = set(voters) - set(self._voters), set(self._voters) - set(voters)
+                    what = [*(f"{n} joins" for n in sorted(added)), *(f"{n} leaves" for n in sorted(removed))]
+                    text = f"node {node.node_id} appends a new voter set: {', '.join(what)}"
+                    self._marks.append([ms, "voters", text, node.node_id])
+                self._voters = voters
 
     def _look_at_decision(self, node: int | str, text: str, ms: float) -> None:
         """What a transaction's coordinator has written is a mark. A group's state is none: a rebalance has its own."""
@@ -264,6 +297,8 @@ class _FilmMaker:
         nodes = list(story.view_at(0).nodes)
         messages = [row for row in self._messages.values() if self._is_shown(row)]
         messages += self._ghosts()
+        if scene.tells == QUOTA:
+            self._rows["figures"] = list(self._mutes.figures)
         clients = {host for row in messages for host in row[1:3] if isinstance(host, str)}
         clients |= {host for host in self._states if isinstance(host, str)}
         timers = list(_since(self._rows["timers"], self._from_ms, "timers"))
@@ -284,13 +319,15 @@ class _FilmMaker:
             "rings": [ring for ring in RINGS if any(row[1] in ring[2] for row in timers)],
             "marks": sorted([*self._marks_until(to_ms)], key=lambda mark: mark[0]),
             "scars": self._scars,
+            "gone": self._segments.gone,
+            "mutes": self._mutes.rows,
             "legend": [[mark, text] for mark, text in MARKS.items() if mark in marked],
             "failure": story.failure,
         }
 
     def _first(self) -> int:
-        """Where the lanes begin: a scene that tells of losses shows the whole log."""
-        if self._scene.shows_all:
+        """Where the lanes begin: a scene that tells of losses or of segments shows the whole log."""
+        if self._scene.shows_all or self._scene.tells == SEGMENTS:
             return 0
         then = {row[0]: row[3] for row in self._rows["logs"] if row[1] <= self._from_ms}
         return max(0, min(then.values(), default=0) - _BEFORE)
@@ -298,7 +335,7 @@ class _FilmMaker:
     def _marks_until(self, to_ms: float) -> Iterator[Row]:
         story = self._story
         told = ([story.time_at(mark.step), mark.kind, mark.text, mark.node] for mark in story.marks)
-        for mark in (*told, *self._marks):
+        for mark in (*told, *self._marks, *self._segments.marks, *self._mutes.marks):
             is_other = mark[1] == "isr" and f" {self._scene.topic}-" not in mark[2]
             if mark[1] in _SHOWN_MARKS and not is_other and self._from_ms <= mark[0] <= to_ms:
                 yield mark
@@ -348,7 +385,9 @@ def _state(view: ClusterView, node: NodeView, scene: Scene, led: int | None, doi
     badges = ["★ active controller"] if node.is_alive and quorum.role == "leader" else []
     if node.is_alive and node.node_id in view.fenced_brokers:
         badges = ["fenced"]
-    if node.is_alive and scene.lanes == METADATA:
+    if node.is_alive and scene.tells == VOTERS:
+        badges = ["voter" if node.node_id in quorum.voters else "observer"]
+    elif node.is_alive and scene.lanes == METADATA:
         badges = [f"{badges[0]}, epoch {quorum.epoch}" if badges else f"epoch {max(0, quorum.epoch)}"]
     doing = doings.get(node.node_id)
     coordinated = doing.what.split("; ") if doing is not None else []
@@ -357,7 +396,8 @@ def _state(view: ClusterView, node: NodeView, scene: Scene, led: int | None, doi
         f"quorum: {quorum.role} in epoch {quorum.epoch}",
         f"metadata log end {max(0, quorum.log_end_offset)}, high watermark {quorum.high_watermark}",
         f"votes from {granted}" if granted else f"voted for {quorum.voted_for or 'no node'}",
-        f"broker: {node.broker_state}" if node.is_alive else "not running",
+        f"goes by the voters {', '.join(map(str, quorum.voters)) or 'unknown'}",
+        f"broker: {node.broker_state or 'none'}" if node.is_alive else "not running",
         *(f"coordinates {each}" for each in coordinated),
         *(f"leads {each.topic_partition}" for each in node.partitions if each.leader_id == node.node_id),
     ]
@@ -369,6 +409,8 @@ def _part(view: ClusterView, node: NodeView, scene: Scene, led: int | None) -> t
     role = node.quorum.role
     if not node.is_alive:
         return "✕ dead", False
+    if scene.tells == VOTERS and (leads_quorum(node) or role == "observer"):
+        return ("◆ leads", True) if leads_quorum(node) else ("○ fetches", False)
     if scene.lanes == METADATA:
         signs = {"leader": "◆ leads", "follower": "● follows", "prospective": "○ pre-vote"}
         return signs.get(role, f"○ {role}"), role == "leader"
@@ -385,6 +427,8 @@ def _part(view: ClusterView, node: NodeView, scene: Scene, led: int | None) -> t
 
 def _label(client: str) -> str:
     """A client's name, as far as there is room for it."""
+    if client.startswith("voter-changer"):
+        return "admin"
     found = _NUMBERED.fullmatch(client)
     return " ".join(filter(None, found.groups())) if found else client
 

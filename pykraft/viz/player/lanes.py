@@ -5,28 +5,31 @@
     metadata     the metadata log, one for each node
 
 A lane's value is where its log starts and ends, its high watermark and epochs, what it is in words, and further
-*marks*: the last stable offset, what a group has committed, what is on the disk. Records that a reader may not get, and
-markers, are *cells*: each is there from one moment until another.
+*marks*: the last stable offset, what a group has committed, what is on the disk. Records that a reader may not get,
+markers, and offsets whose records were compacted away are *cells*: each is there from one moment until another.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pykraft.broker.describe import CellKind, EpochStart, NodeView, PartitionView
+from pykraft.broker.describe import TAIL, CellKind, EpochStart, NodeView, PartitionView
 from pykraft.cluster_view import ClusterView
 from pykraft.common.types import TopicPartition
-from pykraft.story.scenes import METADATA, PARTITIONS, Scene
+from pykraft.story.scenes import METADATA, PARTITIONS, SEGMENTS, Scene
 
 Row = list[Any]
 Lane = int | str
-STABLE, GROUP, DISK = "stable", "group", "disk"
+STABLE, GROUP, DISK, START = "stable", "group", "disk", "start"
+COMPACTED = "compacted"
+"""The kind of cells whose records the cleaner has left out."""
 MARKS = {
     STABLE: "last stable offset: committed records are read up to here",
     GROUP: "committed by the group",
     DISK: "on the disk up to here",
+    START: "log start offset",
 }
 """What the player's legend says of them."""
-_PLAIN = (CellKind.DATA, CellKind.CONTROL)
+_PLAIN = (CellKind.DATA, CellKind.CONTROL, CellKind.EMPTY)
 
 
 class Value(NamedTuple):
@@ -53,7 +56,7 @@ def lanes_at(view: ClusterView, scene: Scene, committed: dict[TopicPartition, in
             leader = view.leader(*key)
             replica = None if leader is None else view.nodes[leader].partition(*key)
             if key.topic == scene.topic and leader is not None and replica is not None:
-                yield str(key), _partition(replica, leader, committed.get(key))
+                yield str(key), _partition(replica, leader, committed.get(key), scene)
     else:
         led = newest_leader(view, scene.topic, scene.partition)
         for node_id, replica in view.replicas(scene.topic, scene.partition).items():
@@ -83,12 +86,12 @@ def _replica(view: ClusterView, node: NodeView, replica: PartitionView, leads: b
         leads,
         node.node_id in view.isr(*key),
         view.truncation_offset(*key, node.node_id),
-        list(_marks(replica, scene.shows_disk)),
+        list(_marks(replica, scene)),
     )
 
 
-def _partition(replica: PartitionView, leader: int, committed: int | None) -> Value:
-    marks = list(_marks(replica, False))
+def _partition(replica: PartitionView, leader: int, committed: int | None, scene: Scene) -> Value:
+    marks = list(_marks(replica, scene))
     if committed is not None:
         marks.append([GROUP, committed])
     epochs = _epochs(replica.epochs, replica.log_end_offset)
@@ -98,10 +101,15 @@ def _partition(replica: PartitionView, leader: int, committed: int | None) -> Va
 
 def _metadata(node: NodeView) -> Value:
     quorum, end = node.quorum, max(0, node.quorum.log_end_offset)
-    sign = {"leader": "◆ leads", "follower": "● follows"}.get(quorum.role, f"○ {quorum.role}")
+    leads = leads_quorum(node)
+    sign = "◆ leads" if leads else "● follows" if quorum.role == "follower" else f"○ {quorum.role}"
     said = f"{sign}, epoch {max(0, quorum.epoch)}" if node.is_alive else "✕ dead"
-    leads = quorum.role == "leader" and node.is_alive
     return Value(0, end, max(0, quorum.high_watermark), _epochs(quorum.epochs, end), said, leads, True, None, [])
+
+
+def leads_quorum(node: NodeView) -> bool:
+    """Whether it leads the metadata quorum, or thinks so: also without a vote, until its own removal is committed."""
+    return node.is_alive and node.quorum.leader_id == node.node_id
 
 
 def _offsets(replica: PartitionView) -> tuple[int, int, int]:
@@ -112,11 +120,24 @@ def _epochs(epochs: tuple[EpochStart, ...], end: int) -> list[list[int]]:
     return [[entry.epoch, entry.start_offset] for entry in epochs if entry.start_offset < end]
 
 
-def _marks(replica: PartitionView, shows_disk: bool) -> Iterator[Row]:
+def _marks(replica: PartitionView, scene: Scene) -> Iterator[Row]:
+    if scene.tells == SEGMENTS:
+        yield [START, replica.log_start_offset]
     if 0 <= replica.last_stable_offset < replica.high_watermark:
         yield [STABLE, replica.last_stable_offset]
-    if shows_disk:
+    if scene.shows_disk:
         yield [DISK, replica.recovery_point]
+
+
+def gaps(replica: PartitionView) -> Iterator[tuple[int, int]]:
+    """The offsets without a record in the segments that are clean, as far as the tail of the log is known."""
+    dirty = next((each.base_offset for each in replica.segments if not each.is_clean), replica.log_end_offset)
+    at = max(replica.log_start_offset, replica.log_end_offset - TAIL)
+    for run in (*(each for each in replica.tail if each.kind is not CellKind.EMPTY), None):
+        begins = dirty if run is None else min(run.base_offset, dirty)
+        if at < begins:
+            yield at, begins
+        at = max(at, dirty if run is None else run.end_offset)
 
 
 class CellBook:
@@ -126,15 +147,28 @@ class CellBook:
         self.rows: list[Row] = []
         self._there: dict[tuple[Lane, int], Row] = {}
         self._tails: dict[Lane, object] = {}
+        self._gaps: dict[Lane, set[int]] = {}
 
     def look(self, view: ClusterView, scene: Scene, ms: float) -> None:
         """Take note of what has changed in the logs' tails."""
         if scene.lanes == METADATA:
             return
         for lane, replica in _tails(view, scene):
-            if self._tails.get(lane) != (replica.tail, replica.log_end_offset):
-                self._tails[lane] = replica.tail, replica.log_end_offset
+            clean = [each.is_clean for each in replica.segments] if scene.tells == SEGMENTS else []
+            state = replica.tail, replica.log_end_offset, clean
+            if self._tails.get(lane) != state:
+                self._tails[lane] = state
                 self._note(lane, replica, ms)
+                if scene.tells == SEGMENTS:
+                    self._note_gaps(lane, replica, ms)
+
+    def _note_gaps(self, lane: Lane, replica: PartitionView, ms: float) -> None:
+        """A gap stays, and grows; the tail may know only the end of it."""
+        for first, end in gaps(replica):
+            known = self._gaps.setdefault(lane, set())
+            new = [offset for offset in range(first, end) if offset not in known]
+            known.update(new)
+            self.rows += [[lane, offset, offset + 1, COMPACTED, ms, None] for offset in new]
 
     def _note(self, lane: Lane, replica: PartitionView, ms: float) -> None:
         now = {run.base_offset: run for run in replica.tail if run.kind not in _PLAIN}

@@ -8,9 +8,9 @@ const SHAPES = { produce: "circle", fetch: "square", quorum: "diamond", group: "
 const NAMES = { produce: "produce", fetch: "fetch", quorum: "election and ISR", group: "group", transaction: "transaction", background: "background" };
 const POINTS = { square: [4, 0.785], diamond: [4, 0], triangle: [3, -1.571], hexagon: [6, 0] };
 const EPOCHS = 6;
-const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "transaction", "rebalance", "client", "isr"];
-const CELLS = { open: "○", committed: "", aborted: "✕", "commit marker": "C", "abort marker": "A" };
-const MARK_SIGNS = { stable: "△", group: "▽", disk: "◇" };
+const RANKS = ["law", "you", "truncation", "election", "crash", "restart", "fault", "transaction", "voters", "quota", "segment", "rebalance", "client", "isr"];
+const CELLS = { open: "○", committed: "", aborted: "✕", "commit marker": "C", "abort marker": "A", compacted: "·" };
+const MARK_SIGNS = { stable: "△", group: "▽", disk: "◇", start: "▸" };
 const FAULTS = [["heal", "healed"], ["omission", "lost"], ["power", "power"], ["partition", "cut"]];
 const HELD_AT = 0.42;
 const SLOWEST = -2, FASTEST = 1;
@@ -61,7 +61,7 @@ class Film {
     this.messages = data.messages.map(([id, from, to, kind, name, isResponse, summary, sent, path, end, fate]) =>
       ({ id, from, to, kind, name, isResponse, summary, sent, path, end: end === null ? Infinity : end, fate }));
     this.messages.sort((a, b) => a.sent - b.sent);
-    this.tracks = { states: new Map(), logs: new Map() };
+    this.tracks = { states: new Map(), logs: new Map(), segments: new Map() };
     for (const [name, tracks] of Object.entries(this.tracks))
       for (const row of data[name]) (tracks.get(row[0]) || tracks.set(row[0], []).get(row[0])).push(row);
     this.longest = Math.max(this.first + 12, ...data.logs.map(row => row[3]));
@@ -83,6 +83,7 @@ class Film {
     const row = this.at("logs", host, t);
     return row && { start: row[2], end: row[3], high: row[4], epochs: row[5], said: row[6], leads: row[7], inSync: row[8], torn: row[9], marks: row[10] };
   }
+  files(lane, t) { return (this.at("segments", lane, t) || [])[2] || []; }
   flying(t, withBackground) {
     return this.messages.filter(m => m.sent <= t && t < m.end && (withBackground || m.kind !== "background"));
   }
@@ -90,6 +91,7 @@ class Film {
     return this.messages.filter(m => m.fate === "lost" && m.end <= t && t < m.end + CROSS_MS && (withBackground || m.kind !== "background"));
   }
   isCut(from, to, t) { return this.cuts.some(c => c[0] === from && c[1] === to && c[2] <= t && (c[3] === null || t < c[3])); }
+  muted(client, t) { return this.mutes.find(m => m[0] === client && m[2] <= t && t < m[3]); }
   timersAt(t) { return this.timers.filter(r => r[2] <= t && (r[4] === null || t < r[4])); }
   tally(t) {
     let found = [0, 0, 0];
@@ -187,7 +189,7 @@ class Stage {
       const parts = {
         halo: svg("circle", { r: radius + 15, class: "pk-halo" }),
         body: svg("circle", { r: radius, class: "pk-body" }),
-        name: svg("text", { y: 0, "text-anchor": "middle", class: "pk-name" }, height < 220 ? String(id) : label),
+        name: svg("text", { y: 0, "text-anchor": "middle", class: "pk-name" }, height < 220 || label.length > 7 ? String(id) : label),
         role: svg("text", { y: 13, "text-anchor": "middle", class: "pk-role" }),
         badges: [26, 39].map(y => svg("text", { y: radius + y, "text-anchor": "middle", class: "pk-badge" })),
         group,
@@ -243,6 +245,12 @@ class Stage {
       if (parts.isClient) {
         const isKnown = film.tracks.states.has(host);
         set(parts.group, { class: "pk-client" + (isKnown && !state ? " pk-absent" : "") + (state && !state.alive ? " pk-dead" : "") + (isChosen("client", host) ? " pk-chosen" : "") });
+        const mute = film.muted(host, t);
+        if (film.mutes.length && !isKnown) {
+          parts.group.classList.toggle("pk-muted", Boolean(mute));
+          say(parts.said, mute ? `‖ muted, ${number(mute[3] - t)} ms` : "");
+          set(parts.group, { role: "img", "aria-label": `${film.label.get(host)}${mute ? `, muted by node ${mute[1]} for ${number(mute[3] - t)} ms` : ""}` });
+        }
         if (state) say(parts.said, [state.alive ? state.said : "✕ gone", ...state.badges].join(" · "));
         if (this.isMain && state) set(parts.group, { "aria-label": this.inWords(host) });
         continue;
@@ -257,7 +265,8 @@ class Stage {
       const isCut = film.isCut(one, other, t) || film.isCut(other, one, t);
       const isChosen = chosen && chosen.type === "link" && chosen.one === one && chosen.other === other;
       set(line, { visibility: film.tracks.states.has(one) && !film.state(one, t) ? "hidden" : "visible" });
-      line.classList.toggle("pk-cut", isCut); line.classList.toggle("pk-chosen", Boolean(isChosen));
+      const mute = film.muted(one, t);
+      line.classList.toggle("pk-muted", Boolean(mute) && mute[1] === other); line.classList.toggle("pk-cut", isCut); line.classList.toggle("pk-chosen", Boolean(isChosen));
       set(cross, { visibility: isCut ? "visible" : "hidden" });
     }
     this.drawDots(t);
@@ -343,21 +352,26 @@ class Lanes {
       label: svg("text", { x: 0, y: middle - 1, class: "pk-strong" }, label),
       role: svg("text", { x: 0, y: middle + 13, class: "pk-small" }),
       ground: svg("rect", { x: this.left, y, width: this.width - this.left - this.right, height: this.bar, class: "pk-ground", rx: 2 }),
-      cells: svg("g"), scar: svg("g"), marks: svg("g"),
+      cells: svg("g"), scar: svg("g"), marks: svg("g"), files: svg("g"),
       high: svg("path", { class: "pk-high" }),
       end: svg("text", { y: middle + 4, class: "pk-end" }),
       note: svg("text", { y: y + this.bar + 12, class: "pk-small" }),
     };
-    this.root.append(parts.ground, parts.cells, parts.scar, parts.marks, parts.high, parts.label, parts.role, parts.end, parts.note);
+    this.root.append(parts.ground, parts.cells, parts.files, parts.scar, parts.marks, parts.high, parts.label, parts.role, parts.end, parts.note);
     return parts;
   }
   draw(t) {
     const { film } = this, scars = film.scars.filter(s => s[3] <= t), cells = film.cells.filter(c => c[4] <= t && (c[5] === null || t < c[5]));
-    const logs = this.rows.map(row => film.log(row.host, t));
-    const key = JSON.stringify([logs, scars.length, cells.map(c => [c[0], c[1], c[3]])]);
+    const logs = this.rows.map(row => film.log(row.host, t)), segments = this.rows.map(row => film.files(row.host, t));
+    const gone = film.gone.filter(g => g[3] <= t);
+    const key = JSON.stringify([logs, segments, gone.length, scars.length, cells.map(c => [c[0], c[1], c[3]])]);
     if (key === this.drawnKey) return;
     this.drawnKey = key;
-    this.rows.forEach((row, i) => logs[i] && this.drawRow(row, logs[i], cells.filter(c => c[0] === row.host), scars.filter(s => s[0] === row.host)));
+    this.rows.forEach((row, i) => {
+      if (!logs[i]) return;
+      this.drawRow(row, logs[i], cells.filter(c => c[0] === row.host), scars.filter(s => s[0] === row.host));
+      row.files.replaceChildren(...this.drawSegments(row, logs[i], segments[i], gone.filter(g => g[0] === row.host)));
+    });
     this.root.setAttribute("aria-label", this.inWords(t));
   }
   drawRow(row, log, kinds, scars) {
@@ -373,7 +387,7 @@ class Lanes {
           class: `pk-cell pk-epoch-${epoch % EPOCHS}${isCommitted ? "" : " pk-open"}${isAlive ? "" : " pk-dim"}` }));
         if (torn !== null && b > torn) cells.push(svg("rect", { x: this.x(Math.max(a, torn)), y: row.y, width: Math.max(0.6, this.x(b) - this.x(Math.max(a, torn))), height: bar, class: "pk-torn", fill: `url(#${this.player.hatch})` }));
       }
-      if (this.x(stop) - this.x(from) > 52 && bar > 12 && !this.film.cells.length) cells.push(svg("text", { x: this.x(from) + 5, y: row.y + bar / 2 + 4, class: `pk-epoch pk-on-${epoch % EPOCHS}` }, "epoch " + epoch));
+      if (this.x(stop) - this.x(from) > 52 && bar > 12 && !this.film.cells.length && !this.film.tracks.segments.size) cells.push(svg("text", { x: this.x(from) + 5, y: row.y + bar / 2 + 4, class: `pk-epoch pk-on-${epoch % EPOCHS}` }, "epoch " + epoch));
     });
     for (const [, a, b, kind] of kinds) if (b > first && CELLS[kind]) cells.push(...this.drawCell(row, Math.max(a, first), b, kind));
     row.cells.replaceChildren(...cells);
@@ -394,6 +408,21 @@ class Lanes {
     if (wide > 7) made.push(svg("text", { x: x + wide / 2, y: row.y + this.bar / 2 + 4, "text-anchor": "middle", class: "pk-sign" + (isMarker ? " pk-on-marker" : "") }, CELLS[kind]));
     return made;
   }
+  drawSegments(row, log, segments, gone) {  // the files of a log, and outlines of those that were deleted
+    const first = this.film.first, made = [];
+    const frame = (a, b, kind, title) => {
+      const x = this.x(Math.max(a, first)), wide = Math.max(2, this.x(b) - x - 2), rect = svg("rect", { x: x + 1, y: row.y - 2, width: wide, height: this.bar + 4, rx: 2, class: "pk-segment pk-segment-" + kind });
+      rect.append(svg("title", {}, title)); made.push(rect);
+      return [x + 1 + wide / 2, wide];
+    };
+    for (const [, a, b, , what] of gone) if (b > first && what === "deleted") frame(a, b, what, `offsets ${a} to ${b - 1}: deleted`);
+    segments.forEach(([base, bytes, state], i) => {
+      const [middle, wide] = frame(base, i + 1 < segments.length ? segments[i + 1][0] : log.end, state, `${state} segment from offset ${base}: ${number(bytes)} bytes`);
+      if (wide > 9 && state === "clean") made.push(svg("text", { x: middle, y: row.y - 5, "text-anchor": "middle", class: "pk-small" }, "✓"));
+      if (wide > 30 && state !== "active" && this.row >= 64) made.push(svg("text", { x: middle, y: row.y + this.bar + 14, "text-anchor": "middle", class: "pk-small" }, number(bytes)));
+    });
+    return made;
+  }
   drawScars(row, scars) {
     const isTight = this.row < 64, high = Math.max(5, this.bar * 0.4), y = isTight ? row.y + this.bar + 2 : row.y - high - 3;
     const made = scars.flatMap(([, first, end, , acknowledged, why]) => {
@@ -408,7 +437,7 @@ class Lanes {
   inWords(t) {
     return this.film.lanes.map(([host, label]) => {
       const log = this.film.log(host, t);
-      return log ? [`${label} ${log.said.replace(/^[^\w]+ /, "")}`, `log end ${log.end}`, `high watermark ${log.high}`, ...log.marks.map(([kind, offset]) => `${kind} ${offset}`)].join(", ") : label;
+      return log ? [`${label} ${log.said.replace(/^[^\w]+ /, "")}`, `log end ${log.end}`, `high watermark ${log.high}`, ...log.marks.map(([kind, offset]) => `${kind} ${offset}`), ...this.film.files(host, t).map(([base, , state]) => `${state} segment from ${base}`)].join(", ") : label;
     }).join("; ");
   }
 }
@@ -501,8 +530,8 @@ class Player {
       return el("span", {}, mark, NAMES[kind] || kind);
     });
     this.legend.replaceChildren(...parts, el("span", {}, "filled: request, hollow: response"), ...this.film.rings.map(([name, colour]) => el("span", { class: "pk-key-" + colour }, "◠ " + name)),
-      el("span", {}, "▲ high watermark"), ...this.film.legend.map(([kind, words]) => el("span", {}, `${MARK_SIGNS[kind]} ${words}`)),
-      ...(this.film.cells.length ? [el("span", {}, "○ open · ✕ aborted · C, A marker")] : []));
+      el("span", {}, "▲ high watermark"), ...(this.film.mutes.length ? [el("span", {}, "‖ muted: the broker does not read")] : []), ...this.film.legend.map(([kind, words]) => el("span", {}, `${MARK_SIGNS[kind]} ${words}`)),
+      ...(this.film.tracks.segments.size ? [el("span", {}, "▭ segment, its bytes below · ┄ active · ✓ compacted · ⋯ deleted")] : this.film.cells.length ? [el("span", {}, "○ open · ✕ aborted · C, A marker")] : []));
   }
   drawOutcomes() {
     const outcomes = this.data.outcomes || [];
@@ -558,7 +587,7 @@ class Player {
       marks.forEach(([ms, kind, text], n) => {
         const x = this.x(ms), mark = svg("g", { class: "pk-mark pk-mark-" + kind });
         mark.append(svg("line", { x1: x, x2: x, y1: y, y2: 42 }), svg("circle", { cx: x, cy: y, r: 4 }), svg("title", {}, `${number(ms)} ms: ${text}`));
-        const word = kind === "fault" ? (FAULTS.find(([part]) => text.includes(part)) || ["", kind])[1] : kind === "isr" ? "ISR" : kind === "client" ? text.split(" ").pop().replace(/^while$/, "paused") : kind === "transaction" ? text.split(" ")[3] : kind, room = word.length * 6.6 + 12;
+        const word = kind === "fault" ? (FAULTS.find(([part]) => text.includes(part)) || ["", kind])[1] : kind === "isr" ? "ISR" : kind === "client" ? text.split(" ").pop().replace(/^while$/, "paused") : kind === "transaction" ? text.split(" ")[3] : kind === "segment" ? text.split(" ")[2] : kind, room = word.length * 6.6 + 12;
         const next = n + 1 < marks.length ? this.x(marks[n + 1][0]) - 5 : width;
         if (x + room < next) mark.append(svg("text", { x: x + 7, y: y + 4, class: "pk-small" }, word));
         parts.push(mark);

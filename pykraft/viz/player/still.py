@@ -7,6 +7,7 @@ from pykraft.viz.boards.cluster_board import board
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.film_strip import Frame, strip
 from pykraft.viz.player.acts import Rehearsal
+from pykraft.viz.player.still_lanes import lanes_at_moments
 from pykraft.viz.player.words import in_words, outcome_in_words
 
 
@@ -28,7 +29,9 @@ def still(rehearsal: Rehearsal) -> Figure:
     outcome = outcome_in_words(data["film"])
     title = f"{data['title']}: in the end {outcome}" if rehearsal.scene.shows_all else data["title"]
     steps = rehearsal.moments()
-    if steps:
+    if data["film"]["segments"]:
+        drawn = lanes_at_moments(title, data["film"], data["moments"])
+    elif steps:
         drawn = strip(title, list(_frames(rehearsal, steps)))
     else:
         drawn = _board(rehearsal, _worst(rehearsal, data["film"]), title=title)

@@ -18,6 +18,7 @@ from pykraft.story.story import Story
 from pykraft.viz.player.acts import Rehearsal
 from pykraft.viz.player.film_data import first_difference
 from pykraft.viz.player.words import in_words, outcome_in_words
+from tests.viz.player.rehearsals import rehearsal_of
 
 CUT_MS = 4_500
 PARTITION = TopicPartition("t", 0)
@@ -97,7 +98,7 @@ def test_acknowledged_records_that_the_new_leader_lacks_are_gone_and_their_scar_
 
 
 def test_with_acks_all_the_same_failure_loses_nothing() -> None:
-    assert gone(Rehearsal("all-in-sync").film()) == 0
+    assert gone(rehearsal_of("all-in-sync").film()) == 0
 
 
 def test_a_timer_ends_when_it_is_set_again_or_runs_out(original: dict[str, Any]) -> None:

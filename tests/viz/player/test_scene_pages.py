@@ -131,3 +131,56 @@ def test_at_half_height_a_scar_keeps_off_the_words_of_other_lanes(opened: Any) -
           found.push([one, other]);
       return found"""
     assert page.ask(overlaps) == []
+
+
+def test_segments_are_frames_on_the_lane_and_deleted_ones_an_outline(opened: Any) -> None:
+    page = opened("retention")
+    go(page, 5_200)
+    frames = page.ask("return [...document.querySelectorAll('.pk-segment')].map(e => e.getAttribute('class'))")
+    assert sum("active" in name for name in frames) == 3
+    assert sum("deleted" in name for name in frames) == 3
+    titles = texts(page, ".pk-segment title")
+    assert "closed segment from offset 4: 446 bytes" in titles and "offsets 0 to 3: deleted" in titles
+    assert texts(page, ".pk-lanes text").count("▸") == 3
+    assert "segment, its bytes below" in texts(page, ".pk-legend")[0]
+    said = ask(page, "document.querySelector('.pk-lanes').getAttribute('aria-label')")
+    assert "start 4, closed segment from 4, closed segment from 7" in said and "active segment from 8" in said
+    go(page, 4_950)
+    assert "pk-segment-deleted" not in str(ask(page, "document.querySelector('.pk-lanes').innerHTML"))
+
+
+def test_a_compacted_segment_has_a_tick_and_dots_where_records_were(opened: Any) -> None:
+    page = opened("compaction")
+    go(page, 5_600)
+    assert texts(page, ".pk-lanes text").count("✓") >= 9
+    gone = texts(page, ".pk-kind-compacted title")
+    assert "compacted, offset 0" in gone and "compacted, offset 3" not in gone, "offset 3 has the last record of key 2"
+    assert "node 1 compacts" in texts(page, ".pk-said")[0]
+
+
+def test_a_card_says_whether_its_node_is_a_voter_also_in_words(opened: Any) -> None:
+    page = opened("voters")
+    card = "player.views[0].stage.parts.get({}).group"
+    for ms, node, role, vote in ((4_400, 104, "fetches", "observer"), (6_640, 101, "leads", "observer")):
+        go(page, ms)
+        assert ask(page, f"{card.format(node)}.textContent").endswith(vote)
+        assert f"node {node} · {role} · {vote}" in ask(page, f"{card.format(node)}.getAttribute('aria-label')")
+    assert "102, 103, 104 do not know it yet" in texts(page, ".pk-tally b")[0]
+    go(page, 8_900)
+    assert "node 104 · leads · voter" in ask(page, f"{card.format(104)}.getAttribute('aria-label')")
+    page.press("n")
+    page.press("q")
+    assert "goes by the voters 102, 103, 104" in texts(page, ".pk-detail")[0]
+
+
+def test_a_muted_connection_is_a_thick_line_and_the_client_says_for_how_long(opened: Any) -> None:
+    page = opened("quota")
+    client = "player.views[0].stage.parts.get('producer-0').group"
+    muted = "document.querySelectorAll('.pk-link.pk-muted').length"
+    go(page, 5_000)
+    assert ask(page, muted) == 1
+    assert ask(page, f"{client}.textContent").endswith("‖ muted, 1,142 ms")
+    assert ask(page, f"{client}.getAttribute('aria-label')") == "producer-0, muted by node 3 for 1,142 ms"
+    go(page, 6_200)
+    assert ask(page, muted) == 0 and ask(page, f"{client}.getAttribute('aria-label')") == "producer-0"
+    assert "‖ muted: the broker does not read" in texts(page, ".pk-legend")[0]

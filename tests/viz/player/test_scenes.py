@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from pykraft import cli
+from pykraft.sim.workloads.workload import key_of
+from pykraft.story.checkpoints import Checkpoints, advance
 from pykraft.story.links import Link
 from pykraft.story.scenes import SCENES, scene
 from pykraft.viz.player.acts import Rehearsal
@@ -30,6 +32,10 @@ PLAYED = (
     "group",
     "leader-returns",
     "power-loss",
+    "voters",
+    "retention",
+    "compaction",
+    "quota",
 )
 
 
@@ -69,7 +75,7 @@ def test_a_scene_opens_one_second_before_what_befalls_it_and_is_plain_data(name:
     hosts = {host[0] for host in film["hosts"]}
     lanes = {lane[0] for lane in film["lanes"]}
     assert {row[0] for row in film["states"]} | {row[0] for row in film["timers"]} <= hosts
-    assert {row[0] for name in ("logs", "cells", "scars") for row in film[name]} <= lanes
+    assert {row[0] for name in ("logs", "cells", "scars", "segments", "gone") for row in film[name]} <= lanes
     shown = {kind for ring in film["rings"] for kind in ring[2]}
     assert {row[1] for row in film["timers"]} <= shown
 
@@ -196,6 +202,105 @@ def test_what_was_not_on_the_disk_is_gone_when_the_power_fails_and_comes_back_fr
     assert at(film["logs"], lane, film["to"])[3] >= end
     _, acknowledged, surviving = film["losses"][-1]
     assert acknowledged == surviving > 0
+
+
+# --- voters that come and go ------------------------------------------------------------------------------------------
+
+
+def card(film: Film, node: int, ms: float) -> tuple[str, list[str]]:
+    """What a node is, and its badges."""
+    _, _, _, said, _, badges, _ = at(film["states"], node, ms)
+    return said, badges
+
+
+def test_an_observer_becomes_a_voter_and_the_active_controller_none_as_each_card_says() -> None:
+    film = rehearsal_of("voters").film()
+    assert card(film, 104, 4_400) == ("○ fetches", ["observer"])
+    assert card(film, 104, 5_500) == ("● follows", ["voter"])
+    assert card(film, 101, 5_500) == ("◆ leads", ["voter"])
+    assert card(film, 101, 6_640) == ("◆ leads", ["observer"]), "it leads until its removal is committed"
+    assert card(film, 101, 8_900) == ("○ fetches", ["observer"])
+    assert card(film, 104, 8_900) == ("◆ leads", ["voter"])
+    assert card(film, 1, 8_900) == ("○ fetches", ["observer"]), "a broker has no vote"
+
+
+def test_a_voter_set_holds_from_when_it_is_appended_and_the_others_learn_of_it_later() -> None:
+    film = rehearsal_of("voters").film()
+    marks = [(mark[0], mark[2]) for mark in film["marks"] if mark[1] == "voters"]
+    assert [text for _, text in marks] == [
+        "node 101 appends a new voter set: 104 joins",
+        "node 101 appends a new voter set: 101 leaves",
+    ]
+    assert figure(film, marks[0][0]) == [
+        "voters 101, 102, 103, 104 · node 101 leads, epoch 1",
+        "102, 103, 104 do not know it yet",
+    ]
+    assert figure(film, 5_500) == ["voters 101, 102, 103, 104 · node 101 leads, epoch 1", ""]
+    assert figure(film, film["to"]) == ["voters 102, 103, 104 · node 104 leads, epoch 2", ""]
+    details = at(film["states"], 103, 5_500)[6]
+    assert "goes by the voters 101, 102, 103, 104" in details
+    assert [ms for ms, _ in rehearsal_of("voters").data()["moments"]][:2] == [ms for ms, _ in marks]
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_segments_of_a_view_are_the_files_of_the_nodes_log() -> None:
+    of = scene("retention")
+    cluster = Checkpoints(of.seed, of.knobs, of.plan).begin()
+    advance(cluster, {}, 900)
+    for node_id, machine in cluster.nodes.items():
+        replica = cluster.describe(node_id).partition("t", 0)
+        assert replica is not None and len(replica.segments) > 1
+        files = {name: machine.filesystem.size(f"/data/t-0/{name}") for name in machine.filesystem.list("/data/t-0")}
+        shown = {f"{each.base_offset:020}.log": each.size_bytes for each in replica.segments}
+        assert shown == {name: size for name, size in files.items() if name.endswith(".log")}
+
+
+def test_each_replica_deletes_the_same_segment_at_a_moment_of_its_own_and_never_the_active_one() -> None:
+    film = rehearsal_of("retention").film()
+    first = {row[0]: row[3] for row in film["gone"] if row[1] == 0}
+    assert first.keys() == {1, 2, 3} and len(set(first.values())) == 3
+    assert first[1] == max(first.values()), "the leader is the last one here"
+    for lane, base, end, ms, what in film["gone"]:
+        before, after = (at(film["segments"], lane, each)[2] for each in (ms - 0.01, ms))
+        assert what == "deleted" and [base, "closed"] in [[each[0], each[2]] for each in before]
+        assert base not in [each[0] for each in after] and after[-1][2] == "active"
+        assert ["start", end] <= at(film["logs"], lane, ms)[10][0]
+
+
+def test_the_cleaner_leaves_the_last_record_of_each_key_at_its_old_offset() -> None:
+    """The law of compaction, on what the lanes show: up to the first dirty offset one record of each key is left."""
+    film = rehearsal_of("compaction").film()
+    passes = [(mark[3], mark[0]) for mark in film["marks"] if mark[1] == "segment"]
+    checked = 0
+    for lane, ms, segments in film["segments"]:
+        is_within = any(lane == node and end - 50 < ms < end for node, end in passes)
+        if ms < 5_600 or is_within:
+            continue
+        dirty = next(base for base, _, state in segments if state != "clean")
+        gone = {row[1] for row in film["cells"] if row[0] == lane and row[3] == "compacted" and row[4] <= ms}
+        last = {key_of(offset, 4): offset for offset in range(dirty)}
+        assert dirty > 0 and set(range(dirty)) - gone == set(last.values()), (lane, ms)
+        checked += 1
+    assert checked > 20
+
+
+# --- a quota ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_over_its_quota_is_muted_and_nothing_of_it_is_read_until_the_time_is_over() -> None:
+    film = rehearsal_of("quota").film()
+    assert len(film["mutes"]) == 3 and {tuple(row[:2]) for row in film["mutes"]} == {("producer-0", 3)}
+    produced = [row for row in film["messages"] if row[4] == "Produce" and not row[5]]
+    for client, node, since, until in film["mutes"]:
+        assert 200 < until - since < 2_000
+        assert not [row for row in produced if row[1] == client and since < row[7] < until], "it knows, and waits"
+        assert [row for row in produced if row[1] == "producer-1" and since < row[7] < until], "the other one goes on"
+        assert figure(film, since) == [f"{client} is muted until {until:,.0f} ms", ""]
+        assert figure(film, until) == ["no connection is muted", ""]
+        (mark,) = [mark for mark in film["marks"] if mark[1] == "quota" and mark[0] == since]
+        assert mark[2].startswith(f"node {node} answers {client} and mutes its connection for ")
 
 
 # --- acts in words, and what is shown without a page ------------------------------------------------------------------
