@@ -20,7 +20,7 @@ from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import parse_properties
-from pykraft.network.tls import AcceptedTls, TlsWire
+from pykraft.network.tls import AcceptedTls, OpenSslEngine, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.secure_files import SecureFiles
 from pykraft.runtime.threaded import NodeThread
@@ -61,7 +61,9 @@ def test_every_connection_between_nodes_is_encrypted_and_verified(cluster: Clust
         assert wires
         for wire in wires:
             assert isinstance(wire, TlsWire)
-            assert wire.tls.context.verify_mode is ssl.CERT_REQUIRED and wire.tls.context.check_hostname
+            engine = wire.session.engine
+            assert isinstance(engine, OpenSslEngine)
+            assert engine.tls.context.verify_mode is ssl.CERT_REQUIRED and engine.tls.context.check_hostname
         principals = {stream.connection.channel.principal for stream in accepted}
         assert principals <= {"User:node-1", "User:node-2", "User:admin"}
 
