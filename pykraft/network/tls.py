@@ -352,8 +352,7 @@ class AcceptedTls(TlsStream, AcceptedSocket):
         """The same as without TLS; but bytes of a handshake keep no connection alive."""
         before = self.last_active
         super().on_ready(events)
-        if not self.session.is_established:
-            self.last_active = before
+        self.last_active = self.session.active_since(before, self.last_active)
 
     def close(self, reset: bool) -> None:
         if not reset:

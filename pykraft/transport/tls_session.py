@@ -94,6 +94,10 @@ class TlsSession:
             self.established()
         return self.is_established
 
+    def active_since(self, before: int, now: int) -> int:
+        """When the peer was active last, if something has come now: bytes of a handshake keep no connection alive."""
+        return now if self.is_established else before
+
     def _open_records(self) -> None:
         frames, engine = self._frames, self.engine
         while count := engine.open(frames.space()):

@@ -56,6 +56,7 @@ _FINISHED_BYTES = 51
 
 _GOODBYE = 0
 ALERTS = {
+    10: "sslv3 alert unexpected message",
     20: "sslv3 alert bad record mac",
     22: "tlsv1 alert record overflow",
     40: "sslv3 alert handshake failure",
@@ -141,7 +142,7 @@ class StandInEngine:
         incoming = self._incoming
         if len(incoming) < _HEADER_BYTES:
             return None
-        if incoming[:4] in (b"GET ", b"POST", b"HEAD", b"PUT "):
+        if bytes(incoming[:4]) in (b"GET ", b"POST", b"HEAD", b"PUT "):
             raise TlsError("http request")
         if incoming[1] != 3 or not 20 <= incoming[0] <= 23:
             raise TlsError("wrong version number")
@@ -168,10 +169,18 @@ class StandInEngine:
             kind, text = record
             if kind == _ALERT:
                 raise TlsError(self._alert_in(text))
-            if kind != _HANDSHAKE:
-                raise TlsError("unexpected message")
-            self._hear(json.loads(text.rstrip(b"\0")))
+            message = json.loads(text.rstrip(b"\0")) if kind == _HANDSHAKE else {}
+            if not self._expected.issubset(message):
+                raise self._alert(10, "unexpected message")
+            self._hear(message)
         return self._is_over
+
+    @property
+    def _expected(self) -> set[str]:
+        """What the next flight of the other side must have."""
+        if not self._version:
+            return {"versions"} if self._is_server else {"version"}
+        return {"certificate"} if self._is_server else set()
 
     def _draw(self) -> str:
         return self._random.randbytes(16).hex()
@@ -203,7 +212,7 @@ class StandInEngine:
 
     def _hear_server(self, message: dict[str, Any]) -> None:
         """On the client: the server's certificate, or that the handshake is over."""
-        if "version" not in message:
+        if self._version:
             self._is_over = self._seals_alerts = True
             return
         self._peer = _from_json(message["certificate"])
@@ -259,6 +268,8 @@ class StandInEngine:
 
     def _alert_in(self, text: bytes) -> str:
         if len(text) > 2:
+            if not self._version:  # sealed for another connection
+                raise self._alert(10, "unexpected message")
             text = self._unseal(_ALERT, text)
         return ALERTS.get(text[1], "unknown alert type")
 
