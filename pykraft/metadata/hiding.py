@@ -59,7 +59,9 @@ def _snapshot(message: Any) -> Any:
         data = each.unaligned_records
         return each.replace(unaligned_records=_HIDES * len(data or b"") if each.position else _hidden(data))
 
-    return message.replace(topics=[topic.replace(partitions=[*map(shown, topic.partitions)]) for topic in message.topics])
+    return message.replace(
+        topics=[topic.replace(partitions=[*map(shown, topic.partitions)]) for topic in message.topics]
+    )
 
 
 def _hidden(records: Any) -> Any:

@@ -1,7 +1,8 @@
 """A frame for people to look at, without what is in it of passwords.
 
-A token of SASL proves a password or is one; a salted password is as good as the password; some settings are one. In a frame that is shown,
-each of their bytes is an asterisk, so that every other field keeps its place. Not in Kafka, which shows no frames.
+A token of SASL proves a password or is one; a salted password is as good as the password; some settings are one. In a
+frame that is shown, each of their bytes is an asterisk, so that every other field keeps its place. Not in Kafka, which
+shows no frames.
 """
 
 from typing import Any

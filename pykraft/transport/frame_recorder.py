@@ -90,7 +90,7 @@ class Exchange:
         self.correlation_id: int | None = _found(header, "correlationId")
         self.client_id: str | None = _found(header, "clientId")
         self.kind: type[Request] | None = requests.get(-1 if self.api_key is None else self.api_key)
-        self.asks_for_metadata = METADATA_TOPIC_ID in data or METADATA_TOPIC.encode() in data
+        self.asks_for_metadata = bytes(METADATA_TOPIC_ID) in data or METADATA_TOPIC.encode() in data
         """The response may have records of the metadata log."""
 
     @property

@@ -92,8 +92,11 @@ def _add_secrets(cluster: Cluster) -> list[bytes]:
     with cluster.admin() as admin:
         admin.alter_user_scram_credentials([UserScramCredentialUpsertion("alice", 1, "secret")])
         admin.incremental_alter_configs({broker: {name: text}})
-    images = [lambda: cluster.call(node_id, lambda node: node.loader.image) for node_id in (1, 2)]
-    wait_until(lambda: all(read().configs for read in images), "the brokers have them")
+
+    def is_known(node_id: int) -> bool:
+        return bool(cluster.call(node_id, lambda node: node.loader.image).configs)
+
+    wait_until(lambda: all(map(is_known, (1, 2))), "the brokers have them")
     (credential,) = cluster.call(1, lambda node: node.loader.image.scram_credentials).values()
     return [bytes(credential.stored_key), bytes(credential.server_key), bytes(credential.salt), text.encode()]
 

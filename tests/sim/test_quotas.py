@@ -1,6 +1,6 @@
-"""Histories of a cluster whose quotas change all the time, while nodes fall: no client gets more than the laws of quotas
-say, and none is held back for another. The clients take no notice when they are throttled. Planted bugs die by these
-laws. And minutes with very many connections: how much more than its quota a client gets with them.
+"""Histories of a cluster whose quotas change all the time, while nodes fall: no client gets more than the laws say,
+and none is held back for another. The clients take no notice when they are throttled. Planted bugs die by these laws.
+And minutes with very many connections: how much more than its quota a client gets with them.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def test_quotas_may_change_at_any_time(request: pytest.FixtureRequest) -> None:
         assert made >= 3 and charged > 50 and throttled > 3 and acknowledged > 100, found
 
 
-# --- minutes, and many connections --------------------------------------------------------------------------------------
+# --- minutes, and many connections ------------------------------------------------------------------------------------
 
 CROWD, RATE, REQUEST_BYTES = 10, 20_000, 20_000
 MINUTES = 4
@@ -278,9 +278,13 @@ def test_many_connections_get_more_than_the_quota_for_minutes_and_no_more_than_t
 
 
 def test_the_bound_of_what_may_be_written_is_above_every_pattern_and_near_the_worst() -> None:
-    for connections, largest, rate in ((CROWD, REQUEST_BYTES, 0.0), (CROWD, RATE * 21 // CROWD, 1.9), (1, RATE * 21, 1.9)):
+    even, together = steady_rate(RATE, CROWD, REQUEST_BYTES, WINDOW_S), 21 / 11 * RATE
+    for connections, largest, rate in (
+        (CROWD, REQUEST_BYTES, even),
+        (CROWD, RATE * 21 // CROWD, together),
+        (1, RATE * 21, together),
+    ):
         most = most_bytes(RATE, connections, largest, 11, 3600) / 3600
-        rate = rate * RATE or steady_rate(RATE, connections, largest, WINDOW_S)
         assert rate < most < 2.2 * rate, (connections, largest, most, rate)
     assert most_bytes(RATE, 1, 1, 11, 0) > RATE * 21
 

@@ -68,9 +68,8 @@ class SecurityLaws:
             )
             return
         wanted = self._principal_of(stream.client, channel.protocol, context.listener == "CONTROLLER")
-        require(
-            context.principal == wanted, f"a request of {stream.client}, which is {wanted}, counts as {context.principal}"
-        )
+        found = context.principal
+        require(found == wanted, f"a request of {stream.client}, which is {wanted}, counts as {found}")
         self.requests[context.principal] += 1
 
     def see_streams(self, streams: Iterable[SimulatedStream], now: int) -> None:

@@ -207,5 +207,3 @@ def kinds_of(has_tls: bool, has_sasl: bool) -> list[str]:
     """What a stranger may be at such a listener."""
     found = ["silent", "plain"] if has_tls or has_sasl else []
     return found + ["trickles", "leaves"] * has_tls + ["early", "half", "dawdles"] * has_sasl
-
-

@@ -99,7 +99,7 @@ def read_frame(flight: InFlight) -> Frame | None:
         return None
     (correlation_id,) = _CORRELATION.unpack_from(data, 4 if is_response else 8)
     frame = without_secrets(requests[key], version, is_response, memoryview(data)[SIZE.size :])
-    if is_response and (METADATA_TOPIC_ID in data or METADATA_TOPIC.encode() in data):
+    if is_response and (bytes(METADATA_TOPIC_ID) in data or METADATA_TOPIC.encode() in data):
         frame = without_secrets_of_metadata(requests[key], version, frame)
     sender, receiver = flight.link
     number, sent_us = flight.piece.number, flight.piece.sent_us

@@ -317,7 +317,12 @@ class StandInEngine:
 
     def _sealed_as(self, version: str, is_of_server: bool, number: int, kind: int, text: bytes) -> bytes:
         before = number.to_bytes(8, "big")[: _BEFORE[version]]
-        return before + text + bytes((kind,))[: _AFTER[version] - _SEAL_BYTES] + self._mark(is_of_server, number, kind, text)
+        return (
+            before
+            + text
+            + bytes((kind,))[: _AFTER[version] - _SEAL_BYTES]
+            + self._mark(is_of_server, number, kind, text)
+        )
 
     def _mark(self, is_of_server: bool, number: int, kind: int, text: bytes) -> bytes:
         place = number.to_bytes(8, "big") + bytes((kind, is_of_server))

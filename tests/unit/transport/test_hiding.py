@@ -134,7 +134,9 @@ def copied(records: bytes, position: int) -> FetchSnapshotResponse:
     kind = FetchSnapshotResponse.Topic.Partition
     snapshot = SnapshotId(end_offset=3, epoch=1)
     partition = kind(index=0, snapshot_id=snapshot, size=99, position=position, unaligned_records=records)
-    return FetchSnapshotResponse(topics=[FetchSnapshotResponse.Topic(name="__cluster_metadata", partitions=[partition])])
+    return FetchSnapshotResponse(
+        topics=[FetchSnapshotResponse.Topic(name="__cluster_metadata", partitions=[partition])]
+    )
 
 
 @pytest.mark.parametrize("cut", [0, 1, 150])

@@ -73,7 +73,10 @@ def expired(name: str) -> str:
     extensions = folder / "expired.extensions"
     extensions.write_text(f"subjectAltName = DNS:{HOST}\n")
     signed = ("x509", "-req", "-in", paths["request"], "-CA", str(by.certificate), "-days", "-1", "-set_serial", "7")
-    for arguments in (request, (*signed, "-extfile", str(extensions), "-CAkey", str(folder / "authority.key"), "-out", paths["signed"])):
+    for arguments in (
+        request,
+        (*signed, "-extfile", str(extensions), "-CAkey", str(folder / "authority.key"), "-out", paths["signed"]),
+    ):
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
     store = folder / f"expired-{name}.pem"
     store.write_text("".join(Path(paths[each]).read_text() for each in ("key", "signed")))
@@ -114,7 +117,10 @@ class Connection:
     """Both ends, whose bytes go to each other at once."""
 
     def __init__(self, engines: tuple[TlsEngine, TlsEngine]) -> None:
-        self.sides = {"server": TlsSession(engines[0], FrameReader(1 << 20)), "client": TlsSession(engines[1], reader())}
+        self.sides = {
+            "server": TlsSession(engines[0], FrameReader(1 << 20)),
+            "client": TlsSession(engines[1], reader()),
+        }
         self.failures: list[tuple[str, str]] = []
         self.flights: list[tuple[str, int]] = []
 
@@ -238,4 +244,3 @@ def test_a_record_of_another_connection_is_refused() -> None:
     one.sides["client"].engine.seal(ASKED)
     other._try("server", one.sides["client"].engine.take())
     assert other.failures == [("server", "decryption failed or bad record mac")]
-
