@@ -34,8 +34,8 @@ from pykraft.common.acl import (
     AclPermissionType,
     PatternType,
 )
-from pykraft.common.address_range import parse_address_range
 from pykraft.common.types import Uuid
+from pykraft.metadata.address_range import parse_address_range
 from pykraft.protocol.acl_fields import rule_in
 from pykraft.protocol.messages.records import AccessControlEntryRecord
 

@@ -29,7 +29,7 @@ from pykraft.network.inherited import closed_in_child
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
-from pykraft.transport.idle_connections import close_idle
+from pykraft.transport.pace import close_idle
 from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 

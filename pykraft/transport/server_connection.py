@@ -60,8 +60,7 @@ The last case needs a rule, because TCP sends the same FIN for "I am gone" and f
 * Any other request is carried out and answered as usual: a client that closes its half after a Produce still gets the
   acknowledgement. Those requests end by themselves: when the write is committed, or at their timeout.
 
-Kafka has only the second rule. Its selector does not look at a muted connection at all, so it finds the FIN when the
-fetch has been answered (`max.wait.ms`, or data), or closes the connection as idle.
+Kafka has only the second rule: its selector does not look at a muted connection, and finds the FIN after the answer.
 
 A request for which there is not enough memory
 -----------------------------------------------

@@ -22,12 +22,12 @@ from pykraft.common.acl import (
     AclResourceType,
     PatternType,
 )
-from pykraft.common.address_range import parse_address_range
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.metadata.acls import Acls, binding, changes
+from pykraft.metadata.address_range import parse_address_range
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import IV_4_4_1_RANGES_OF_ADDRESSES, METADATA_VERSION, version_of_level
 from pykraft.protocol.acl_fields import fields_of_rule, filter_in, rule_of_creation

@@ -19,7 +19,7 @@ from pykraft.security.login import SaslLogin
 from pykraft.sim.world.hosts import Machine, SimulatedClient, SimulatedNode, SimulatedStream, SimulatedWire
 from pykraft.sim.world.network import End
 from pykraft.sim.world.tls import Certificate, StandInEngine, TlsSide
-from pykraft.transport.idle_connections import close_idle
+from pykraft.transport.pace import close_idle
 from pykraft.transport.peers import Peer
 from pykraft.transport.server_connection import RequestChannel
 from pykraft.transport.tls_session import ClientSession, ServerSession, TlsError, TlsSession
