@@ -34,7 +34,7 @@ def outcome(seed: int) -> tuple[Counter[str], int, int, int]:
 
 
 @pytest.mark.limit(3600)
-def test_no_law_is_broken_and_strangers_hold_up_nobody(request: pytest.FixtureRequest) -> None:
+def test_no_law_is_broken_while_strangers_come_and_go(request: pytest.FixtureRequest) -> None:
     is_long = request.config.getoption("--long")
     found = in_processes(outcome, SECURITY_SEEDS if is_long else SHORT)
     refused: Counter[str] = sum((reasons for reasons, *_ in found), Counter())

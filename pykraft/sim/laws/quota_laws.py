@@ -1,7 +1,7 @@
 """The laws of quotas, by what passes through the connections of a node, whatever the node itself has counted.
 
 A quota ``q`` is so many bytes a second. A node counts them in ``n`` samples of one second each; by default ``n`` is 11
-(`common.quotas.rates`). Whoever writes is served, and then its connection waits. Whoever reads waits first. So the laws
+(`common.quotas.rates`). A client that writes is served, and then its connection waits. One that reads waits first. So the laws
 are different.
 
 **A connection that writes waits until its request is paid for.** Let ``U`` be what the client has written in the last

@@ -6,7 +6,7 @@
   another host, of an unknown authority, or one whose time is over.
 * **A handshake ends.** A client that has not proved who it is within `connections.max.idle.ms` is closed, however often
   it sends a byte. A node looks for such clients twice in that time, so one may stay half as long besides.
-* **A failure has its name.** Whoever is refused hears one of the reasons that there are for it.
+* **A failure has its name.** A client that is refused hears one of the reasons that there are for it.
 
 That strangers hold up no other client is seen by the other laws: records are acknowledged, and the cluster recovers,
 while they come and go.

@@ -12,7 +12,7 @@ It is a `transport.tls_session.TlsEngine`, as the object of Python's `ssl` is in
 the same code. A flight of a handshake is one record, as long as with the certificates of pykraft's tests. A record of
 data is longer than what is in it by exactly as much as with AES-GCM. It has a seal: of its text, its place in the
 stream, its direction, and what both sides drew for this handshake. So a record that was changed, repeated, left out or
-taken from another connection is found, as by TLS. What is in it can be read by anyone: nothing in a history eavesdrops.
+taken from another connection is found, as by TLS. Any host could read what is in it: nothing in a history eavesdrops.
 
 A certificate says whose it is, for which hosts, who signed it, and whether its time is over. A side believes the names
 of authorities. The principal is read from a subject in DER, by the code that reads the real ones.
@@ -80,7 +80,7 @@ class Certificate:
     is_expired: bool = False
 
     def in_der(self) -> bytes:
-        """A certificate that has a subject, and nothing else that anyone would read."""
+        """A certificate that has a subject, and nothing else that is read."""
         attribute = _der(0x30, b"\x06\x03\x55\x04\x03" + _der(0x0C, self.name.encode()))
         subject = _der(0x30, _der(0x31, attribute))
         before = _der(0x02, b"\x01") + 3 * _der(0x30, b"")
