@@ -1,5 +1,5 @@
-"""Histories with TLS and logins: the laws of clusters hold, clients and servers are who they are, and strangers hold up
-nobody. Each planted bug breaks a law in the history that is recorded for it."""
+"""Histories with TLS and logins: the laws of clusters hold, clients and servers are who they are, and strangers hold
+up no other client. Each planted bug breaks a law in the history that is recorded for it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The laws of quotas, by what passes through the connections of a node, whatever the node itself has counted.
 
 A quota ``q`` is so many bytes a second. A node counts them in ``n`` samples of one second each; by default ``n`` is 11
-(`common.quotas.rates`). A client that writes is served, and then its connection waits. One that reads waits first. So the laws
-are different.
+(`common.quotas.rates`). A client that writes is served, and then its connection waits. One that reads waits first. So
+the laws are different.
 
 **A connection that writes waits until its request is paid for.** Let ``U`` be what the client has written in the last
 ``n`` seconds on all its connections, this request included. The samples hold all of it, for a sample goes when its last
