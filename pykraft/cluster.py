@@ -43,6 +43,7 @@ from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
 from pykraft.common.types import Uuid
 from pykraft.controller.features import levels_with
+from pykraft.metadata.hiding import without_secrets_of_metadata
 from pykraft.runtime.clock import StallTolerantClock, monotonic_s
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
@@ -494,7 +495,7 @@ class Cluster:
         self._needs_threads("record_frames")
         if self._recording is not None:
             raise ValueError("record_frames: this cluster records already; leave the other block first")
-        recorded = RecordedFrames(lambda: self._clock.now() - self._started_at, of_nodes)
+        recorded = RecordedFrames(lambda: self._clock.now() - self._started_at, of_nodes, without_secrets_of_metadata)
         self._recording = recorded
         try:
             self._record(recorded)

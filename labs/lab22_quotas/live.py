@@ -6,21 +6,21 @@ topics with more partitions than its bucket has tokens, at once and after the th
 it, and lets it pass. What passes through the connections is pykraft's, and so is the lookup of the quota.
 """
 
-import socket
-import threading
 import time
+from functools import partial
 
 from pykraft import Cluster
 from pykraft.client.administration.quotas import ClientQuotaEntity
 from pykraft.common.errors import ErrorCode
 from pykraft.course.labs.plug import Outcome, at_least, at_most, plugged
 from pykraft.course.lessons.quotas.two_tenants import (
-    Answer,
     Run,
+    connect,
     exactly,
+    produce,
     produce_request,
-    receive_throttle_time,
     run_chart,
+    together,
 )
 from pykraft.metadata.client_quotas import quota_tables
 from pykraft.protocol.header import SIZE, decode_response, encode_request
@@ -123,28 +123,9 @@ def produce_both(cluster):
     greedy, modest = [], []
     start = time.monotonic()
     work = (("greedy", LARGE, greedy, 0.0), ("modest", SMALL, modest, PAUSE_S))
-    threads = [threading.Thread(target=produce, args=(cluster, *each, start)) for each in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sent = [(produce_request("t", name, size), answers, pause_s) for name, size, answers, pause_s in work]
+    together([partial(produce, cluster, *each, start, SECONDS) for each in sent])
     return greedy, modest
-
-
-def produce(cluster, name, size, answers, pause_s, start):
-    """Produce until the time is over; an answer that is not there by then is not waited for."""
-    frame = produce_request("t", name, size)
-    with connected(cluster) as wire:
-        while (began := time.monotonic()) < start + SECONDS:
-            wire.sendall(frame)
-            wire.settimeout(max(0.001, start + SECONDS - began))
-            try:
-                throttle_time_ms = receive_throttle_time(wire)
-            except TimeoutError:
-                return
-            now = time.monotonic()
-            answers.append(Answer(now - start, throttle_time_ms, (now - began) * 1000))
-            time.sleep(pause_s)
 
 
 def create_topics(cluster):
@@ -155,7 +136,7 @@ def create_topics(cluster):
             time.sleep(min(LIMIT_S, wait_ms / 1000 + SLACK_S))
         wanted = CreateTopicsRequest.Topic(name=name, num_partitions=PARTITIONS, replication_factor=1)
         asked = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
-        with connected(cluster) as wire:  # a connection that was throttled would be muted
+        with connect(cluster) as wire:  # a connection that was throttled would be muted
             wire.sendall(b"".join(encode_request(asked, VERSION, 1, "builder")))
             (size,) = SIZE.unpack(exactly(wire, SIZE.size))
             _, response = decode_response(CreateTopicsResponse, VERSION, memoryview(exactly(wire, size)))
@@ -164,10 +145,3 @@ def create_topics(cluster):
         if name == "second":
             told = wait_ms
     return codes, told
-
-
-def connected(cluster):
-    host, _, port = cluster.bootstrap_servers.rpartition(":")
-    wire = socket.create_connection((host, int(port)), timeout=LIMIT_S)
-    wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return wire

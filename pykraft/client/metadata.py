@@ -102,6 +102,8 @@ class ClusterMetadata:
         """Counts the answers."""
         self.unheard_since: int | None = None
         """When it was asked for the first time, as long as no broker has ever answered."""
+        self.forbidding: set[Endpoint] = set()
+        """Where this client has not the right to ask."""
         self.wrong_listeners: set[Endpoint] = set()
         """Addresses of the other kind of listener: controllers', or brokers' where controllers are meant."""
 
@@ -238,6 +240,8 @@ class ClusterMetadata:
         if not isinstance(response, MetadataResponse):
             if _is_wrong_listener(response) and len(self.wrong_listeners) < len(self.bootstrap):
                 self.wrong_listeners.add(node.endpoint)
+            if _is_unauthorized(response) and len(self.forbidding) < len(self.bootstrap):
+                self.forbidding.add(node.endpoint)
             self.has_failed(node)
             return
         self._fresh_until = now + self._config[METADATA_MAX_AGE_MS]
@@ -301,6 +305,12 @@ class ClusterMetadata:
             return answered
         known = before.partitions.get(partition.partition_index)
         return known if known is not None and 0 <= answered.epoch < known.epoch else answered
+
+
+def _is_unauthorized(response: Any) -> bool:
+    """Whether a controller has answered that this client may not ask it."""
+    is_answer = isinstance(response, DescribeClusterResponse)
+    return is_answer and response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _is_wrong_listener(response: Any) -> bool:

@@ -24,7 +24,7 @@ org.apache.kafka.server.authorizer.Authorizer.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from pykraft.common.acl import (
     ANY_PRINCIPAL,
@@ -32,10 +32,11 @@ from pykraft.common.acl import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AclResourceType,
     PatternType,
 )
 from pykraft.common.types import Uuid
+from pykraft.metadata.address_range import parse_address_range
+from pykraft.protocol.acl_fields import rule_in
 from pykraft.protocol.messages.records import AccessControlEntryRecord
 
 EVERYTHING = (1 << 32) - 1
@@ -56,15 +57,7 @@ _Rights = dict[tuple[str, str], tuple[int, int]]
 
 def binding(record: AccessControlEntryRecord) -> AclBinding:
     """The rule that a record sets."""
-    return AclBinding(
-        AclResourceType(record.resource_type),
-        record.resource_name,
-        PatternType(record.pattern_type),
-        record.principal,
-        record.host,
-        AclOperation(record.operation),
-        AclPermissionType(record.permission_type),
-    )
+    return rule_in(record, record)
 
 
 def changes(before: Acls, after: Acls) -> tuple[list[AccessControlEntryRecord], list[AccessControlEntryRecord]]:
@@ -267,8 +260,8 @@ def _is_in(host: str, addresses: str) -> bool:
 @lru_cache(maxsize=1000)
 def _network(addresses: str) -> IPv4Network | IPv6Network | None:
     try:
-        return ip_network(addresses, strict=False)
-    except ValueError:
+        return parse_address_range(addresses)
+    except ValueError:  # a rule of a cluster that did not check it
         return None
 
 

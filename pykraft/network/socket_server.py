@@ -29,19 +29,18 @@ from pykraft.network.inherited import closed_in_child
 from pykraft.network.selector import HANG_UP, READ, RESET, WRITE, Selector, WatchedStream
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
-from pykraft.transport.frames import FrameReader
+from pykraft.transport.pace import close_idle
+from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _ACCEPT_AT_ONCE = 64
-_IDLE_CHECK_MS = 60_000
-_LEAST_PAUSE_MS = 10
 _MOST_THROTTLED = 256
 """So many sockets of a listener are kept, not served, until their addresses may connect again."""
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 seconds: close() resets the connection
 
 
-StreamMaker = Callable[["Processor", socket.socket, FrameReader, Callable[[], object]], "AcceptedSocket"]
-"""(processor, socket, where its bytes go, what to call when it is closed) -> the stream under a connection."""
+StreamMaker = Callable[["Processor", socket.socket, ServerChannel, Callable[[], object]], "AcceptedSocket"]
+"""(processor, socket, its channel, what to call when it is closed) -> the stream under a connection."""
 
 
 class SocketOptions(NamedTuple):
@@ -66,9 +65,9 @@ class AcceptedSocket(WatchedStream):
     connection: ServerConnection
 
     def __init__(
-        self, processor: "Processor", sock: socket.socket, frames: FrameReader, when_closed: Callable[[], object]
+        self, processor: "Processor", sock: socket.socket, channel: ServerChannel, when_closed: Callable[[], object]
     ) -> None:
-        super().__init__(processor.selector, sock, frames)
+        super().__init__(processor.selector, sock, channel.frames)
         self._processor = processor
         self._when_closed = when_closed
         self.has_hung_up = False
@@ -187,7 +186,7 @@ class Processor:
         self._accepted += 1
         connection_id = f"{listener}-{address}-{self._accepted}"
         channel = self._requests.channel(connection_id, listener, kind, address, options.max_request_bytes, protocol)
-        stream = options.streams.get(listener, AcceptedSocket)(self, sock, channel.frames, when_closed)
+        stream = options.streams.get(listener, AcceptedSocket)(self, sock, channel, when_closed)
         stream.connection = ServerConnection(channel, stream, self._requests)
         stream.watch()
         self._sockets.add(stream)
@@ -206,14 +205,7 @@ class Processor:
 
     def close_idle(self, now: int) -> int:
         """Close connections that have been silent for too long; returns when to look again."""
-        limit = self._options.max_idle_ms
-        if limit < 0:
-            return FOREVER
-        for connection in [stream.connection for stream in self._sockets if stream.last_active < now - limit]:
-            connection.close()
-        # What is accepted later is silent later. Twice in that time is enough, and once a minute is not too often.
-        oldest = min((stream.last_active for stream in self._sockets), default=now)
-        return min(max(oldest + limit + 1, now + max(limit // 2, _LEAST_PAUSE_MS)), now + _IDLE_CHECK_MS)
+        return close_idle(self._sockets, self._options.max_idle_ms, now)
 
     def close_excess(self, quotas: ConnectionQuotas) -> None:
         """A protected listener took more connections than there are: those that have been silent the longest on the

@@ -23,6 +23,8 @@ Python, a part at a time. Kafka has the same loss (no sendfile over TLS).
 Renegotiation is refused, and so is compression. No session is resumed: every connection shows its certificate, and has
 it checked by the authorities that are trusted at that moment.
 
+What a connection makes of its TLS is in `transport.tls_session`, where simulated histories have it, too.
+
 Nothing else of pykraft's network imports `ssl`. A node imports this module if one of its listeners has TLS, or if it
 connects to such a one.
 
@@ -45,8 +47,9 @@ from pykraft.common.types import Endpoint
 from pykraft.network.client import SocketDialer, SocketWire, WireMaker
 from pykraft.network.selector import Stream
 from pykraft.network.socket_server import AcceptedSocket, Processor, StreamMaker
-from pykraft.transport.frames import FrameReader
 from pykraft.transport.peers import Peer
+from pykraft.transport.server_channel import ServerChannel
+from pykraft.transport.tls_session import ClientSession, ServerSession, TlsError, TlsSession
 
 _RECEIVED_BYTES = 64 * 1024
 _SEALED_BYTES = 64 * 1024
@@ -199,16 +202,60 @@ def _reason(error: Exception) -> str:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
+class OpenSslEngine:
+    """One side of TLS: an object of `ssl` between two buffers. See `transport.tls_session.TlsEngine`."""
+
+    def __init__(self, context: ssl.SSLContext, server_side: bool, hostname: str | None = None) -> None:
+        """ValueError: TLS knows no such name of a host."""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side, hostname)
+
+    def feed(self, data: bytes) -> None:
+        self._incoming.write(data)
+
+    def shake_hands(self) -> bool:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise TlsError(_reason(error)) from error
+        return True
+
+    def open(self, space: memoryview) -> int | None:
+        try:
+            count: Any = self.tls.read(len(space), space)  # an int, since it is read into a buffer
+        except ssl.SSLWantReadError:
+            return None
+        except ssl.SSLError as error:
+            raise TlsError(_reason(error)) from error
+        return int(count)
+
+    def seal(self, plain: memoryview) -> int:
+        return self.tls.write(plain)
+
+    @property
+    def pending(self) -> int:
+        return self._outgoing.pending
+
+    def take(self) -> bytes:
+        return self._outgoing.read()
+
+    def certificate(self) -> bytes | None:
+        return self.tls.getpeercert(binary_form=True)
+
+    def say_goodbye(self) -> None:
+        with suppress(OSError, ValueError):
+            self.tls.unwrap()
+
+
 class TlsStream(Stream):
     """The TLS of one connection, in the place of a stream's plain reading and writing."""
 
-    def wrap(self, context: ssl.SSLContext, server_side: bool, hostname: str | None = None) -> None:
-        """Begin, before the first byte. ValueError: TLS knows no such name of a host."""
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side, hostname)
-        self._sealed = memoryview(b"")
-        """What is encrypted, and has not left yet."""
-        self.is_established = False
+    session: TlsSession
+    """Set before the first byte."""
+    _sealed = memoryview(b"")
+    """What is encrypted, and has not left yet."""
 
     @property
     def output(self) -> Collection[Any]:
@@ -223,50 +270,17 @@ class TlsStream(Stream):
         except BlockingIOError:
             return True
         if not data:
+            self.session.end()
             self.has_ended = True
             return False
-        self._incoming.write(data)
         try:
-            if self.is_established or self.shake_hands():
-                self._open_records()
-        except ssl.SSLError as error:
-            self.failed(_reason(error), is_final=True)
+            self.has_ended = not self.session.received(data)
+        except TlsError:
             with suppress(OSError):  # the peer hears why, if it still listens
                 self.flush()
             raise
         self.flush()
         return not self.has_ended
-
-    def shake_hands(self) -> bool:
-        """Go on with the handshake; whether it is over. SSLError: it has failed."""
-        try:
-            self.tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        self.is_established = True
-        self.established()
-        return True
-
-    def _open_records(self) -> None:
-        """Decrypt every whole record that has come."""
-        frames, tls = self._frames, self.tls
-        while True:
-            space = frames.space()
-            try:
-                count: Any = tls.read(len(space), space)  # an int, since it is read into a buffer
-            except ssl.SSLWantReadError:
-                return
-            if not count:  # the peer has said that nothing follows
-                self.has_ended = True
-                return
-            frames.received(count)
-
-    def established(self) -> None:
-        """The handshake is over. OSError: the peer is refused."""
-
-    def failed(self, reason: str, is_final: bool = False) -> None:
-        """There is no TLS with this peer. It is final if the peer's bytes are no TLS, if its certificate is refused, or
-        if it has refused ours: the next attempt would end in the same way."""
 
     def flush(self) -> None:
         """Encrypt and write what the socket takes."""
@@ -278,13 +292,14 @@ class TlsStream(Stream):
 
     def _seal(self) -> bool:
         """Encrypt what is next; whether there is anything to write."""
-        while self._out and self.is_established and self._outgoing.pending < _SEALED_BYTES:
+        engine = self.session.engine
+        while self._out and self.session.is_established and engine.pending < _SEALED_BYTES:
             plain = memoryview(self._next_plain())
             while plain:
-                count = self.tls.write(plain)
+                count = engine.seal(plain)
                 self._advance(count)
                 plain = plain[count:]
-        self._sealed = memoryview(self._outgoing.read())
+        self._sealed = memoryview(engine.take())
         return bool(self._sealed)
 
     def _next_plain(self) -> Any:
@@ -304,9 +319,8 @@ class TlsStream(Stream):
 
     def say_goodbye(self) -> None:
         """Let the peer know that nothing follows, if the socket takes it at once."""
-        if self.is_established and not self.output:
-            with suppress(OSError, ValueError):
-                self.tls.unwrap()
+        if self.session.is_established and not self.output:
+            self.session.engine.say_goodbye()
             with suppress(OSError, EOFError):
                 self.flush()
 
@@ -328,28 +342,17 @@ class AcceptedTls(TlsStream, AcceptedSocket):
         server: ServerTls,
         processor: Processor,
         sock: Any,
-        frames: FrameReader,
+        channel: ServerChannel,
         when_closed: Callable[[], object],
     ) -> None:
-        AcceptedSocket.__init__(self, processor, sock, frames, when_closed)
-        self._server = server
-        self.wrap(server.context, server_side=True)
+        AcceptedSocket.__init__(self, processor, sock, channel, when_closed)
+        self.session = ServerSession(OpenSslEngine(server.context, server_side=True), channel, server.principal_of)
 
     def on_ready(self, events: int) -> None:
         """The same as without TLS; but bytes of a handshake keep no connection alive."""
         before = self.last_active
         super().on_ready(events)
-        if not self.is_established:
-            self.last_active = before
-
-    def established(self) -> None:
-        """A client that has shown a certificate is the principal whom it names."""
-        certificate = self.tls.getpeercert(binary_form=True)
-        if certificate is not None and self._server.principal_of is not None:
-            try:
-                self.connection.channel.principal = self._server.principal_of(certificate)
-            except (ValueError, IndexError) as error:
-                raise ConnectionRefusedError(f"the certificate names no principal: {error}") from None
+        self.last_active = self.session.active_since(before, self.last_active)
 
     def close(self, reset: bool) -> None:
         if not reset:
@@ -364,31 +367,25 @@ class TlsWire(TlsStream, SocketWire):
         self, context: ssl.SSLContext, dialer: SocketDialer, endpoint: Endpoint, peer: Peer, is_frozen: bool
     ) -> None:
         try:
-            self.wrap(context, server_side=False, hostname=endpoint.host)
+            engine = OpenSslEngine(context, server_side=False, hostname=endpoint.host)
         except ValueError as error:
             dialer.refused(endpoint, f"TLS: {error}")
             raise OSError(f"no certificate can name {endpoint.host!r}") from None
+        self.session = ClientSession(engine, peer.channel.frames, self._established, self._failed)
         SocketWire.__init__(self, dialer, endpoint, peer, is_frozen)
 
     def opened(self) -> None:
         """The socket is connected: the handshake begins."""
-        self.shake_hands()
+        self.session.shake_hands()
         self.flush()
 
-    def receive(self) -> bool:
-        goes_on = super().receive()
-        if not goes_on and not self.is_established:
-            self.failed("the connection ended within the handshake; is this a listener with TLS?")
-        return goes_on
-
-    def established(self) -> None:
-        """The server is the one that it claims to be."""
+    def _established(self) -> None:
         self.peer.connected(self.dialer.peers.now)
 
-    def failed(self, reason: str, is_final: bool = False) -> None:
-        self.dialer.refused(self.endpoint, f"TLS: {reason}")
+    def _failed(self, reason: str, is_final: bool) -> None:
+        self.dialer.refused(self.endpoint, reason)
         if is_final:
-            self.dialer.peers.note_refused_login(self.endpoint, f"TLS: {reason}")
+            self.dialer.peers.note_refused_login(self.endpoint, reason)
 
     def close(self) -> None:
         self.say_goodbye()

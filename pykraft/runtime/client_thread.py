@@ -183,6 +183,12 @@ class ClientThread:
         """That no broker has ever answered, with the reason for each address; empty if one has."""
         if self._core.metadata.unheard_since is None:
             return ""
+        if forbidding := self._core.metadata.forbidding:
+            asked = ", ".join(sorted(map(str, forbidding)))
+            return (
+                f"the controllers at {asked} do not let this client ask them, as it has not the right ALTER on the "
+                "cluster: connect as a principal that has it, or ask brokers (bootstrap.servers)"
+            )
         tried = ", ".join(map(self._tried, self._core.metadata.bootstrap))
         node = "controller" if self._core.metadata.of_controllers else "broker"
         return f"no {node} has answered at {tried}: is the address right, and a {node} running?"

@@ -16,6 +16,7 @@ from pykraft.network.selector import Selector
 from pykraft.network.socket_server import Acceptor, Processor, SocketOptions
 from pykraft.protocol.api import ListenerKind
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.login_metrics import tell_logins
 from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics, ThreadTimes
 from pykraft.transport.server_connection import RequestChannel
@@ -55,6 +56,7 @@ class FusedStages:
         self._times = ThreadTimes(node.metrics, metrics)
         node.metrics.gauge("RequestChannel", "RequestQueueSize", lambda: len(self._requests), NETWORK)
         node.metrics.series("socket-server-metrics", "connection-count", self._connections)
+        tell_logins(node.metrics, lambda: [(each.listener, "0", self._requests.logins) for each in self._acceptors])
 
     def _connections(self) -> Series:
         names = [acceptor.listener for acceptor in self._acceptors]

@@ -61,6 +61,7 @@ from pykraft.network.stages import ProcessorChannel, RequestQueue, SharedRecorde
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.security_protocol import SecurityProtocol
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.login_metrics import LoginMetrics, tell_logins
 from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_connection import QueuedRequest
@@ -332,6 +333,7 @@ class StagedStages:
         metrics.gauge("RequestChannel", "RequestQueueSize", lambda: sum(map(len, self._queues.values())), NETWORK)
         metrics.series("RequestChannel", "ResponseQueueSize", self._response_queues, NETWORK)
         metrics.series("socket-server-metrics", "connection-count", self._connections)
+        tell_logins(metrics, self._logins)
         pool = "KafkaRequestHandlerPool"
         everyone = [handler.waiting for handlers in self._handlers.values() for handler in handlers]
         self._pools = {"RequestHandlerAvgIdlePercent": everyone} | {
@@ -368,6 +370,11 @@ class StagedStages:
         return [
             ({"listener": listener, "networkProcessor": str(number)}, len(thread.processor))
             for number, (listener, thread) in enumerate(self._processors)
+        ]
+
+    def _logins(self) -> list[tuple[str, str, LoginMetrics]]:
+        return [
+            (listener, str(number), thread.channel.logins) for number, (listener, thread) in enumerate(self._processors)
         ]
 
     def spent(self, began: int, ready: int, read: int, ended: int) -> None:

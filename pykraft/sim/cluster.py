@@ -45,6 +45,7 @@ from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
+from pykraft.sim.security import ClusterSecurity
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.trouble.voter_changes import VoterKnobs
@@ -106,6 +107,8 @@ class SimulatedCluster:
         self.interventions: dict[int, Intervention] = {}
         """What a person has done, by the step in which it was done."""
         self.watcher = Watcher(self.nodes)
+        about = self.knobs.security, self.knobs.brokers, self.scheduler, self.network
+        self.security = ClusterSecurity(*about, self._dice, self._report)
         self._make_nodes()
         self._faults = Faults(
             self.knobs, self.nodes, self.scheduler, self.network, self.watcher, self._dice("faults"), self._report
@@ -121,9 +124,7 @@ class SimulatedCluster:
         self._recreation: RecreationWorkload | None = None
         self._make_clients()
         self._is_storm_over = self.is_settled = False
-        self._settle_by_us = 0
-        self._copied = 0
-        self._enough = 0
+        self._settle_by_us = self._copied = self._enough = 0
 
     def _dice(self, name: str) -> Random:
         return Random(f"{name} {self.seed}")
@@ -153,8 +154,12 @@ class SimulatedCluster:
             if self.seed % sleep_laws.AUDIT_PERIOD == 0:
                 machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check
             self.nodes[node_id] = machine
+            self.security.equip(machine)
             voters = voters_to_begin_with(self.knobs, config, cluster_id, controllers)
-            format_directories(config, cluster_id, machine.filesystem, dice, EPOCH_MS, voters, levels=self._levels)
+            first = self.security.first_records
+            format_directories(
+                config, cluster_id, machine.filesystem, dice, EPOCH_MS, voters, False, self._levels, first
+            )
             machine.filesystem.sync_all()
             self.scheduler.after(dice.randint(0, 200) * US_PER_MS, partial(self._start_first, machine))
 
@@ -329,6 +334,7 @@ class SimulatedCluster:
 
     def begin(self) -> None:
         self._faults.begin()
+        self.security.begin()
         for group in self.groups:
             group.begin()
         if self.bank is not None:
@@ -406,12 +412,10 @@ class SimulatedCluster:
         self._is_storm_over = True
         self._report("storm_ends", {})
         self._faults.end()
-        if self._administrator is not None:
-            self._administrator.is_active = False
-        if self._elector is not None:
-            self._elector.is_active = False
-        for changer in self._changers:
-            changer.is_active = False
+        self.security.end_storm()
+        for actor in (self._administrator, self._elector, *self._changers):
+            if actor is not None:
+                actor.is_active = False
         if self._recreation is not None:
             self._recreation.end()
         if self.bank is not None:

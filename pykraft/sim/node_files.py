@@ -35,6 +35,7 @@ def node_properties(knobs: Knobs, node_id: int, brokers: Sequence[int], controll
         **_rack_of(knobs, node_id),
         **{name: value for group in knobs.groups for name, value in group.properties.items()},
         **(knobs.transactions.properties if knobs.transactions is not None else {}),
+        **(knobs.security.properties if knobs.security is not None else {}),
     }
     return {key: str(value) for key, value in found.items()}
 

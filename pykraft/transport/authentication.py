@@ -184,6 +184,7 @@ class SaslServerChannel(ServerChannel):
         if server.user is not None:
             self.principal = f"User:{server.user}"
             self.authentication_state = AuthenticationState.COMPLETE
+            self.count_login(True)
             self._server = None
             self.frames.limit(self._max_request_bytes)
         return answer
@@ -197,12 +198,28 @@ class SaslServerChannel(ServerChannel):
     def _failed(self, response: Response | None = None) -> AuthenticationFailed:
         """The connection is to be closed, after this response."""
         self.authentication_state = AuthenticationState.FAILED
+        self.count_login(False)
         self._server = None
         context, self._in_hand = self._in_hand, None
         parts: list[Any] = []
         if response is not None and context is not None:
             parts = encode_response(response, context.api_version, context.correlation_id)
         return AuthenticationFailed(parts, self._authentication.failure_delay_ms)
+
+
+def channel_with(
+    how: Authentication | None,
+    connection_id: str,
+    listener: str,
+    kind: ListenerKind,
+    address: str,
+    most_bytes: int,
+    by: SecurityProtocol,
+) -> ServerChannel:
+    """The channel of a connection whose client must log in, or need not."""
+    if how is None:
+        return ServerChannel(connection_id, listener, kind, address, most_bytes, by)
+    return SaslServerChannel(connection_id, listener, kind, address, most_bytes, by, how)
 
 
 def _out_of_place(message: Request | ErrorCode | None, context: RequestContext, kind: ListenerKind) -> Response | None:

@@ -2,8 +2,9 @@
 
 A recorder belongs to the connections of one node. It keeps each request as it came and each response as it left, with
 their sizes in front, in pairs: a connection has one request in hand at a time, so the next response on it is the
-answer. A request that closes its connection is kept, too; it has no response. What has a password in it is not kept
-(`protocol.hiding`).
+answer. A request that closes its connection is kept, too; it has no response. A request with a password in it is not
+kept (`protocol.hiding`). In a response with records of the metadata log asterisks are in the place of secrets
+(`metadata.hiding`); a recorder that has no way to read them keeps asterisks alone.
 
 Memory is bounded: a frame keeps its first `MOST_FRAME_BYTES`, and of all exchanges the newest stay, with at most
 `MOST_BYTES` of frames and `MOST_EXCHANGES` in number.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from pykraft.protocol.api import requests
 from pykraft.protocol.field_tree import FieldNode, FrameTree, read_request_tree, read_tree
 from pykraft.protocol.header import SIZE
@@ -27,6 +29,9 @@ from pykraft.protocol.schema import Request
 MOST_FRAME_BYTES = 64 * 1024
 MOST_BYTES = 4 << 20
 MOST_EXCHANGES = 5_000
+Hide = Callable[[type[Request], int, memoryview], memoryview]
+"""(kind, version, response) -> the response as it may be shown. It is as long as before."""
+_HEAD_BYTES = 4
 _OF_NODES = re.compile(r"node-\d+-client|raft-client-\d+")
 
 
@@ -85,6 +90,8 @@ class Exchange:
         self.correlation_id: int | None = _found(header, "correlationId")
         self.client_id: str | None = _found(header, "clientId")
         self.kind: type[Request] | None = requests.get(-1 if self.api_key is None else self.api_key)
+        self.asks_for_metadata = bytes(METADATA_TOPIC_ID) in data or METADATA_TOPIC.encode() in data
+        """The response may have records of the metadata log."""
 
     @property
     def api(self) -> str:
@@ -125,12 +132,18 @@ def _found(node: FieldNode, name: str) -> Any:
     return None if value is ... else value
 
 
+def _hide_all(kind: type[Request], version: int, response: memoryview) -> memoryview:
+    """Asterisks for all but the correlation id."""
+    return memoryview(bytes(response[:_HEAD_BYTES]) + b"*" * (len(response) - _HEAD_BYTES))
+
+
 class FrameRecorder:
     """The newest exchanges of one node."""
 
-    def __init__(self, node_id: int, clock: Callable[[], int], of_nodes: bool = False) -> None:
+    def __init__(self, node_id: int, clock: Callable[[], int], of_nodes: bool = False, hide: Hide = _hide_all) -> None:
         self._node_id = node_id
         self._clock = clock
+        self._hide = hide
         self._of_nodes = of_nodes
         """Whether what nodes send each other is kept, too."""
         self.exchanges: deque[Exchange] = deque()
@@ -154,11 +167,14 @@ class FrameRecorder:
         exchange = self._in_hand.pop(connection_id, None)
         if exchange is None or not parts:
             return
-        data = b""
+        data, most_bytes = b"", SIZE.size + MOST_FRAME_BYTES
         for part in parts:
-            room = SIZE.size + MOST_FRAME_BYTES - len(data)
+            room = len(part) if exchange.asks_for_metadata else most_bytes - len(data)
             if room > 0:
                 data += _first(part, room)
+        if exchange.asks_for_metadata and exchange.kind is not None:
+            shown = self._hide(exchange.kind, exchange.answered_version, memoryview(data)[SIZE.size :])
+            data = (data[: SIZE.size] + bytes(shown))[:most_bytes]
         exchange.response = RecordedFrame(exchange, True, self._clock(), data, sum(map(len, parts)))
         self._grow(len(data))
 
@@ -188,14 +204,15 @@ def _first(part: Any, count: int) -> bytes:
 class RecordedFrames:
     """What the recorders of a cluster's nodes have kept."""
 
-    def __init__(self, clock: Callable[[], int], of_nodes: bool = False) -> None:
+    def __init__(self, clock: Callable[[], int], of_nodes: bool = False, hide: Hide = _hide_all) -> None:
         self._clock = clock
         self._of_nodes = of_nodes
+        self._hide = hide
         self._recorders: dict[int, FrameRecorder] = {}
 
     def recorder(self, node_id: int) -> FrameRecorder:
         """A node's recorder; one that was started again goes on with its own."""
-        return self._recorders.setdefault(node_id, FrameRecorder(node_id, self._clock, self._of_nodes))
+        return self._recorders.setdefault(node_id, FrameRecorder(node_id, self._clock, self._of_nodes, self._hide))
 
     @property
     def exchanges(self) -> list[Exchange]:

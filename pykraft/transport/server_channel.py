@@ -25,6 +25,7 @@ Follows org.apache.kafka.common.network.KafkaChannel and kafka.network.{Processo
 """
 
 import re
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -112,6 +113,8 @@ class ServerChannel:
         self._client_address = client_address
         self._formats = formats(kind)
         self.frames = FrameReader(max_request_bytes, MAX_NAMES_BYTES, self._may_be_large)
+        self.count_login: Callable[[bool], object] = lambda succeeded: None
+        """Hears when the client has proved who it is, or has failed to, where it must."""
         self._in_hand: RequestContext | None = None
         self.reading: Steps[InboundRequest] | None = None
         """The steps in which the request in hand is read, if it is a large one; they may raise ProtocolError."""

@@ -60,13 +60,11 @@ The last case needs a rule, because TCP sends the same FIN for "I am gone" and f
 * Any other request is carried out and answered as usual: a client that closes its half after a Produce still gets the
   acknowledgement. Those requests end by themselves: when the write is committed, or at their timeout.
 
-Kafka has only the second rule. Its selector does not look at a muted connection at all, so it finds the FIN when the
-fetch has been answered (`max.wait.ms`, or data), or closes the connection as idle.
+Kafka has only the second rule: its selector does not look at a muted connection, and finds the FIN after the answer.
 
 A request for which there is not enough memory
 -----------------------------------------------
-A request that cannot be read, handled or answered for want of memory ends its connection, and nothing else: the node
-goes on with what it has.
+A request that cannot be read, handled or answered for want of memory ends its connection, and nothing else.
 
 An error that nothing expected
 ------------------------------
@@ -93,9 +91,10 @@ from pykraft.protocol.messages.data import FetchRequest, FetchResponse
 from pykraft.protocol.messages.quorum import FetchSnapshotResponse
 from pykraft.protocol.schema import Response
 from pykraft.protocol.security_protocol import SecurityProtocol
-from pykraft.transport.authentication import Authentication, AuthenticationFailed, SaslServerChannel
+from pykraft.transport.authentication import Authentication, AuthenticationFailed, channel_with
 from pykraft.transport.byte_stream import ByteStream
 from pykraft.transport.frame_recorder import FrameRecorder
+from pykraft.transport.login_metrics import LoginMetrics
 from pykraft.transport.pace import Pace
 from pykraft.transport.request_metrics import RequestMetrics
 from pykraft.transport.server_channel import ChannelState, InboundRequest, RequestContext, ServerChannel
@@ -178,6 +177,7 @@ class RequestChannel:
     def __init__(self, capacity: int, pace: Pace, metrics: RequestMetrics) -> None:
         self.pace = pace
         self.metrics = metrics
+        self.logins = LoginMetrics(pace.clock)
         self.recorder: FrameRecorder | None = None
         """None: no frame is kept."""
         self.authentications: Mapping[str, Authentication] = {}
@@ -197,10 +197,10 @@ class RequestChannel:
         self, connection_id: str, listener: str, kind: ListenerKind, address: str, most_bytes: int, by: SecurityProtocol
     ) -> ServerChannel:
         """The channel of a connection that was accepted on this listener."""
-        if by.has_sasl:
-            how = self.authentications[listener]
-            return SaslServerChannel(connection_id, listener, kind, address, most_bytes, by, how)
-        return ServerChannel(connection_id, listener, kind, address, most_bytes, by)
+        how = self.authentications[listener] if by.has_sasl else None
+        channel = channel_with(how, connection_id, listener, kind, address, most_bytes, by)
+        channel.count_login = partial(self.logins.count, listener)
+        return channel
 
     def __len__(self) -> int:
         return len(self.queue)

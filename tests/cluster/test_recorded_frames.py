@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pykraft import Cluster, Producer
+from pykraft.client.administration.configs import ConfigResource, ConfigResourceType
+from pykraft.client.administration.scram import UserScramCredentialUpsertion
 from pykraft.protocol.field_tree import NOT_READ
 from pykraft.protocol.header import encode_request
 from pykraft.protocol.messages.cluster import ApiVersionsRequest
 from pykraft.transport import frame_recorder
 from pykraft.transport.frame_recorder import Exchange, FrameRecorder
+from tests.harness.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,29 @@ def test_what_nodes_send_each_other_is_recorded_only_on_demand() -> None:
         assert {exchange.node_id for exchange in recorded.exchanges if exchange.is_of_a_node} >= {101}
         with cluster.record_frames(of_nodes=True) as recorded:
             cluster.restart(2)
+            secrets = _add_secrets(cluster)
+        seen = b"".join(frame.data for exchange in recorded.exchanges for frame in exchange.frames)
+        assert not [secret for secret in secrets if secret in seen], "the nodes have fetched them, and none is kept"
+        assert b"\x06alice" in seen, "the record with the keys is kept but for these"
+        fetched = [each.response.fields() for each in recorded.of("Fetch") if each.response is not None]
+        assert not [fields.problem for fields in fetched if fields.problem]
         assert any(exchange.node_id == 2 or exchange.client_id == "node-2-client" for exchange in recorded.exchanges)
+
+
+def _add_secrets(cluster: Cluster) -> list[bytes]:
+    """A SCRAM credential, and a setting that is a password: what the metadata log has of them, once the brokers do."""
+    broker = ConfigResource(ConfigResourceType.BROKER, "1")
+    name, text = "listener.name.plaintext.ssl.key.password", "a-very-long-secret"
+    with cluster.admin() as admin:
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion("alice", 1, "secret")])
+        admin.incremental_alter_configs({broker: {name: text}})
+
+    def is_known(node_id: int) -> bool:
+        return bool(cluster.call(node_id, lambda node: node.loader.image).configs)
+
+    wait_until(lambda: all(map(is_known, (1, 2))), "the brokers have them")
+    (credential,) = cluster.call(1, lambda node: node.loader.image.scram_credentials).values()
+    return [bytes(credential.stored_key), bytes(credential.server_key), bytes(credential.salt), text.encode()]
 
 
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1", struct.pack(">hhih", 18, 3, 1, 500), b"\0"])

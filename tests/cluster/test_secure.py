@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType, Consumer, Producer
+from pykraft.broker.node import Node
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import parse_properties
-from pykraft.network.tls import AcceptedTls, TlsWire
+from pykraft.network.tls import AcceptedTls, OpenSslEngine, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.secure_files import SecureFiles
 from pykraft.runtime.threaded import NodeThread
@@ -61,7 +62,9 @@ def test_every_connection_between_nodes_is_encrypted_and_verified(cluster: Clust
         assert wires
         for wire in wires:
             assert isinstance(wire, TlsWire)
-            assert wire.tls.context.verify_mode is ssl.CERT_REQUIRED and wire.tls.context.check_hostname
+            engine = wire.session.engine
+            assert isinstance(engine, OpenSslEngine)
+            assert engine.tls.context.verify_mode is ssl.CERT_REQUIRED and engine.tls.context.check_hostname
         principals = {stream.connection.channel.principal for stream in accepted}
         assert principals <= {"User:node-1", "User:node-2", "User:admin"}
 
@@ -83,6 +86,35 @@ def test_a_client_may_do_what_the_rules_say_of_the_name_in_its_certificate(clust
         return False
 
     wait_until(is_allowed, "the brokers have the rule")
+
+
+def test_a_client_without_rights_at_the_controllers_hears_which_one_is_missing(cluster: Cluster) -> None:
+    with cluster.admin() as admin:
+        address = next(iter(admin.describe_quorum().endpoints.values()))[0].rpartition("//")[2]
+    settings = {name: each for name, each in cluster.client_settings("alice").items() if name != "bootstrap.servers"}
+    said = rf"the controllers at {address} do not let this client ask them, as it has not the right ALTER"
+    with (
+        Admin(bootstrap_controllers=address, default_api_timeout_ms=500, **settings) as alice,
+        pytest.raises(KafkaError, match=said),
+    ):
+        alice.describe_quorum()
+
+
+def test_the_handshakes_and_those_that_have_failed_are_counted(cluster: Cluster) -> None:
+    def counted(name: str) -> float:
+        def read(node: Node) -> float:
+            (family,) = (each for each in node.metrics.families() if each.name == f"{name}-authentication-total")
+            return next(value for tags, value in family.metrics.items() if ("listener", "SSL") in tags)
+
+        return cluster.call(1, read)
+
+    before = counted("successful"), counted("failed")
+    with cluster.admin() as admin:
+        admin.list_topics()
+    own: dict[str, Any] = {name: text for name, text in cluster.client_settings().items() if "keystore" not in name}
+    with Admin(**own) as admin, pytest.raises(AuthenticationError):
+        admin.list_topics()
+    assert counted("successful") > before[0] and counted("failed") > before[1]
 
 
 @pytest.mark.parametrize(

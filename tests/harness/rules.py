@@ -7,16 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from pykraft.common.acl import (
-    WILDCARD,
     AclBinding,
     AclBindingFilter,
-    AclOperation,
     AclPermissionType,
-    AclResourceType,
-    PatternType,
 )
 from pykraft.common.types import Uuid
-from pykraft.controller.access.acls import fields_of
+from pykraft.course.lessons.access.words import rule as rule
+from pykraft.protocol.acl_fields import creation_of, fields_of_filter, fields_of_rule, rule_in
 from pykraft.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from pykraft.protocol.messages.records import AccessControlEntryRecord
 
@@ -25,26 +22,9 @@ EVERY = AclBindingFilter()
 """Finds all rules."""
 
 
-def rule(text: str) -> AclBinding:
-    """A rule in words: ``allow alice READ TOPIC flights``. A name that ends with ``...`` is a prefix; after ``from``
-    comes the host; ``*`` is everyone."""
-    words = text.split()
-    host = words.pop() if words[-2] == "from" else WILDCARD
-    permission, who, operation, kind, name = words[:5]
-    return AclBinding(
-        AclResourceType[kind],
-        name.removesuffix("..."),
-        PatternType.PREFIXED if name.endswith("...") else PatternType.LITERAL,
-        f"User:{who}",
-        host,
-        AclOperation[operation],
-        AclPermissionType[permission.upper()],
-    )
-
-
 def records(rules: Iterable[AclBinding]) -> dict[Uuid, AccessControlEntryRecord]:
     """The rules as an image has them."""
-    found = [AccessControlEntryRecord(id=id_of(each), **fields_of(each)) for each in rules]
+    found = [AccessControlEntryRecord(id=id_of(each), **fields_of_rule(each)) for each in rules]
     return {record.id: record for record in found}
 
 
@@ -53,51 +33,18 @@ def id_of(each: AclBinding) -> Uuid:
 
 
 def create_acls(*rules: AclBinding) -> CreateAclsRequest:
-    return CreateAclsRequest(
-        creations=[
-            CreateAclsRequest.Creation(resource_pattern_type=each.pattern_type, **_without_pattern_type(each))
-            for each in rules
-        ]
-    )
-
-
-def _without_pattern_type(each: AclBinding) -> dict[str, Any]:
-    return {name: value for name, value in fields_of(each).items() if name != "pattern_type"}
-
-
-def _filter_fields(wanted: AclBindingFilter) -> dict[str, Any]:
-    return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.resource_name,
-        "pattern_type_filter": wanted.pattern_type,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission_type,
-    }
+    return CreateAclsRequest(creations=[creation_of(each) for each in rules])
 
 
 def describe_acls(wanted: AclBindingFilter = EVERY) -> DescribeAclsRequest:
-    return DescribeAclsRequest(**_filter_fields(wanted))
+    return DescribeAclsRequest(**fields_of_filter(wanted))
 
 
 def delete_acls(*filters: AclBindingFilter | AclBinding) -> DeleteAclsRequest:
     wanted = [AclBindingFilter(*each) for each in filters]
-    return DeleteAclsRequest(filters=[DeleteAclsRequest.Filter(**_filter_fields(each)) for each in wanted])
+    return DeleteAclsRequest(filters=[DeleteAclsRequest.Filter(**fields_of_filter(each)) for each in wanted])
 
 
 def described(response: Any) -> set[AclBinding]:
     """The rules in an answer of DescribeAcls."""
-    return {
-        AclBinding(
-            AclResourceType(resource.resource_type),
-            resource.resource_name,
-            PatternType(resource.pattern_type),
-            each.principal,
-            each.host,
-            AclOperation(each.operation),
-            AclPermissionType(each.permission_type),
-        )
-        for resource in response.resources
-        for each in resource.acls
-    }
+    return {rule_in(resource, each) for resource in response.resources for each in resource.acls}

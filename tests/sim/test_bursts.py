@@ -60,7 +60,7 @@ class Watch:
 
         def look(node: SimulatedNode, now: int) -> int:
             deadline = poll(node, now)
-            self.held += sum(len(stream._connection._held) for stream in self.sends)
+            self.held += sum(len(stream.connection._held) for stream in self.sends)
             return deadline
 
         patch.setattr(SimulatedStream, "send", note)

@@ -25,6 +25,7 @@ from pykraft.common.acl import (
 )
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.protocol.acl_fields import creation_of, fields_of_filter, rule_in
 from pykraft.protocol.messages.acls import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -111,24 +112,15 @@ class AclCalls:
 
     def describe_acls(self, wanted: AclBindingFilter, deadline: int) -> "Promise[list[AclBinding] | KafkaError]":
         """The rules that the filter finds."""
-        return self._driver.ask_any("to list rules", DescribeAclsRequest(**_fields(wanted)), _described, deadline)
+        return self._driver.ask_any(
+            "to list rules", DescribeAclsRequest(**fields_of_filter(wanted)), _described, deadline
+        )
 
     def create_acls(
         self, rules: Sequence[AclBinding], deadline: int
     ) -> "Promise[dict[AclBinding, KafkaError | None] | KafkaError]":
         """What became of each rule."""
-        creations = [
-            CreateAclsRequest.Creation(
-                resource_type=rule.resource_type,
-                resource_name=rule.resource_name,
-                resource_pattern_type=rule.pattern_type,
-                principal=rule.principal,
-                host=rule.host,
-                operation=rule.operation,
-                permission_type=rule.permission_type,
-            )
-            for rule in rules
-        ]
+        creations = [creation_of(rule) for rule in rules]
 
         def read(response: CreateAclsResponse) -> dict[AclBinding, KafkaError | None]:
             return {rule: _error(result) for rule, result in zip(rules, response.results, strict=True)}
@@ -139,46 +131,22 @@ class AclCalls:
         self, filters: Sequence[AclBindingFilter], deadline: int
     ) -> "Promise[dict[AclBindingFilter, list[AclBinding] | KafkaError] | KafkaError]":
         """The rules that each filter has removed, or its error."""
-        wanted = [DeleteAclsRequest.Filter(**_fields(each)) for each in filters]
+        wanted = [DeleteAclsRequest.Filter(**fields_of_filter(each)) for each in filters]
 
         def read(response: DeleteAclsResponse) -> dict[AclBindingFilter, list[AclBinding] | KafkaError]:
             return {
-                each: _error(result) or [_rule(found, found) for found in result.matching_acls]
+                each: _error(result) or [rule_in(found, found) for found in result.matching_acls]
                 for each, result in zip(filters, response.filter_results, strict=True)
             }
 
         return self._driver.ask_any("to delete rules", DeleteAclsRequest(filters=wanted), read, deadline)
 
 
-def _fields(wanted: AclBindingFilter) -> dict[str, Any]:
-    return {
-        "resource_type_filter": wanted.resource_type,
-        "resource_name_filter": wanted.resource_name,
-        "pattern_type_filter": wanted.pattern_type,
-        "principal_filter": wanted.principal,
-        "host_filter": wanted.host,
-        "operation": wanted.operation,
-        "permission_type": wanted.permission_type,
-    }
-
-
 def _described(response: DescribeAclsResponse) -> list[AclBinding]:
     error = _error(response)
     if error is not None:
         raise error
-    return [_rule(resource, each) for resource in response.resources for each in resource.acls]
-
-
-def _rule(resource: Any, entry: Any) -> AclBinding:
-    return AclBinding(
-        AclResourceType(resource.resource_type),
-        resource.resource_name,
-        PatternType(resource.pattern_type),
-        entry.principal,
-        entry.host,
-        AclOperation(entry.operation),
-        AclPermissionType(entry.permission_type),
-    )
+    return [rule_in(resource, each) for resource in response.resources for each in resource.acls]
 
 
 def _error(answer: Any) -> KafkaError | None:

@@ -12,7 +12,6 @@ Follows org.apache.kafka.controller.AclControlManager and kafka.server.AclApis.
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 from pykraft.common.acl import (
     CLUSTER_NAME,
@@ -28,7 +27,10 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST, Result, VersionedRecord
 from pykraft.metadata.acls import Acls, binding, changes
+from pykraft.metadata.address_range import parse_address_range
 from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.versions import IV_4_4_1_RANGES_OF_ADDRESSES, METADATA_VERSION, version_of_level
+from pykraft.protocol.acl_fields import fields_of_rule, filter_in, rule_of_creation
 from pykraft.protocol.messages.acls import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -59,9 +61,10 @@ class AclControl:
         for creation in request.creations:
             result = CreateAclsResponse.Result()
             results.append(result)
-            rule = _rule(creation)
+            rule = rule_of_creation(creation)
             try:
                 _check_rule(rule)
+                _check_host(rule.host, image)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
             else:
@@ -82,7 +85,7 @@ class AclControl:
             result = DeleteAclsResponse.FilterResult(matching_acls=[])
             results.append(result)
             try:
-                matching = yield from self._matching(acl_filter(wanted))
+                matching = yield from self._matching(filter_in(wanted))
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.detail
                 continue
@@ -93,7 +96,7 @@ class AclControl:
                     f"the filters find more rules than the {MAX_RECORDS_PER_REQUEST} that one request may delete",
                 )
             found.update((self._ids[rule], rule) for rule in matching)
-            result.matching_acls = [_MatchingAcl(**fields_of(rule)) for rule in matching]
+            result.matching_acls = [_MatchingAcl(**fields_of_rule(rule)) for rule in matching]
             yield
         records: list[VersionedRecord] = [(RemoveAccessControlEntryRecord(id=key), 0) for key in found]
         return Result(records, DeleteAclsResponse(filter_results=results))
@@ -134,44 +137,33 @@ class AclControl:
                 return found
 
 
-def acl_filter(wanted: DeleteAclsRequest.Filter) -> AclBindingFilter:
-    """What a filter in a request means."""
-    return AclBindingFilter(
-        AclResourceType(wanted.resource_type_filter),
-        wanted.resource_name_filter,
-        PatternType(wanted.pattern_type_filter),
-        wanted.principal_filter,
-        wanted.host_filter,
-        AclOperation(wanted.operation),
-        AclPermissionType(wanted.permission_type),
-    )
-
-
-def fields_of(rule: AclBinding) -> dict[str, Any]:
-    """A rule as the fields of a message."""
-    return {name: value if isinstance(value, str) else int(value) for name, value in rule._asdict().items()}
-
-
-def _rule(creation: CreateAclsRequest.Creation) -> AclBinding:
-    return AclBinding(
-        AclResourceType(creation.resource_type),
-        creation.resource_name,
-        PatternType(creation.resource_pattern_type),
-        creation.principal,
-        creation.host,
-        AclOperation(creation.operation),
-        AclPermissionType(creation.permission_type),
-    )
-
-
 def _record(key: Uuid, rule: AclBinding) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(id=key, **fields_of(rule))
+    return AccessControlEntryRecord(id=key, **fields_of_rule(rule))
 
 
 def _check_rule(rule: AclBinding) -> None:
     """KafkaError(INVALID_REQUEST) unless there may be such a rule."""
     for message in _faults(rule):
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_host(host: str, image: MetadataImage) -> None:
+    """KafkaError unless a rule may be about this host: an address, a range of addresses, or all."""
+    if not host:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if image.features.get(METADATA_VERSION, 0) < IV_4_4_1_RANGES_OF_ADDRESSES:
+        level = version_of_level(IV_4_4_1_RANGES_OF_ADDRESSES)
+        assert level is not None
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"CIDR-based ACL host patterns require metadata version {level.name} or higher.",
+        )
+    try:
+        parse_address_range(host)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation '{host}': {error}") from None
 
 
 def _faults(rule: AclBinding) -> Iterator[str]:

@@ -18,6 +18,7 @@ org.apache.kafka.common.metadata.
 from typing import ClassVar
 
 from pykraft.common.errors import ProtocolError
+from pykraft.common.settings.secrets import is_secret
 from pykraft.protocol.primitives import decode_unsigned_varint, encode_unsigned_varint
 from pykraft.protocol.schema import (
     Array,
@@ -245,6 +246,10 @@ class ConfigRecord(MetadataRecord, key=4):
     resource_name: string
     name: string
     value: string | None
+
+    def __repr__(self) -> str:
+        value = "[hidden]" if self.value and is_secret(self.name) else repr(self.value)
+        return f"ConfigRecord({self.resource_type}, {self.resource_name!r}, {self.name}={value})"
 
 
 class FeatureLevelRecord(MetadataRecord, key=12):

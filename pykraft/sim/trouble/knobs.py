@@ -20,6 +20,7 @@ from pykraft.sim.trouble.recreations import (
     draw_recreations,
     recreation_properties,
 )
+from pykraft.sim.trouble.security import SecurityKnobs, draw_security
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
 
 LINGER = "group.coordinator.append.linger.ms"
@@ -188,6 +189,7 @@ class Knobs:
     """How many keys the producers' records have; 0 for records without a key, which no cleaner compacts."""
     producer_quota: int = 0
     """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
+    security: SecurityKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -196,7 +198,7 @@ class Knobs:
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    knobs = _with_voters(_draw(seed), draw_voters(seed))
+    knobs = replace(_with_voters(_draw(seed), draw_voters(seed)), security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pykraft.common.errors import ErrorCode, KafkaError, ProtocolError
 from pykraft.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID, Uuid
+from pykraft.metadata.hiding import without_secrets_of_metadata
 from pykraft.protocol.api import requests
 from pykraft.protocol.field_tree import FrameTree, field_tree, read_tree
 from pykraft.protocol.header import SIZE, RequestHeader, decode_response, request_header_version
@@ -98,6 +99,8 @@ def read_frame(flight: InFlight) -> Frame | None:
         return None
     (correlation_id,) = _CORRELATION.unpack_from(data, 4 if is_response else 8)
     frame = without_secrets(requests[key], version, is_response, memoryview(data)[SIZE.size :])
+    if is_response and (bytes(METADATA_TOPIC_ID) in data or METADATA_TOPIC.encode() in data):
+        frame = without_secrets_of_metadata(requests[key], version, frame)
     sender, receiver = flight.link
     number, sent_us = flight.piece.number, flight.piece.sent_us
     return Frame(number, sender, receiver, requests[key], version, is_response, correlation_id, sent_us, frame)

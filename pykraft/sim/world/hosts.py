@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pykraft.broker.node import Node
 from pykraft.broker.settings.config import NodeConfig
@@ -33,7 +33,7 @@ from pykraft.sim.world.slices import SeededBursts
 from pykraft.transport.pace import Pace
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
-from pykraft.transport.server_connection import RequestChannel, ServerConnection
+from pykraft.transport.server_connection import QueuedRequest, RequestChannel, ServerConnection
 
 T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
@@ -70,6 +70,22 @@ class SimulatedWire:
         self._host.act(lambda: self._peer.closed(self._host.scheduler.now))
 
 
+class Security(Protocol):
+    """How a host opens connections, where some have TLS (`sim.world.secure_hosts`)."""
+
+    def dial(self, host: "Machine", endpoint: Endpoint, peer: Peer) -> SimulatedWire: ...
+
+
+class ListenerSecurity(Security, Protocol):
+    """And how a node accepts them."""
+
+    def begin(self) -> None: ...
+
+    def accept(self, listener: Listener, end: End, requests: RequestChannel) -> "SimulatedStream": ...
+
+    def close_idle(self, now: int) -> int: ...
+
+
 class Machine:
     """A host with a core in it: runs the core when something has come or a deadline is reached."""
 
@@ -83,8 +99,16 @@ class Machine:
         self._wake: Planned | None = None
         self._wake_us = FOREVER
 
+    secure: Security | None = None
+    """None: no connection has TLS."""
+
+    @property
+    def peers(self) -> Peers:
+        """The connections that it has opened."""
+        return self._peers
+
     def dial(self, endpoint: Endpoint, peer: Peer) -> SimulatedWire:
-        return SimulatedWire(self, endpoint, peer)
+        return SimulatedWire(self, endpoint, peer) if self.secure is None else self.secure.dial(self, endpoint, peer)
 
     def accept(self, endpoint: Endpoint, end: End) -> Any:
         raise AssertionError(f"{self.name} does not listen")
@@ -145,6 +169,8 @@ class SimulatedClient(Machine):
         self._core = core
         self._peers = Peers(self, name, random)
         self._peers.login_of = lambda is_to_controller: self.login
+        if network.credentials is not None:
+            network.credentials.equip(self)
         self.is_up = True
 
     def _poll(self, now: int) -> int:
@@ -169,10 +195,11 @@ class SimulatedStream:
         name = f"{machine.name}-{machine.next_connection()}"
         channel = requests.channel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
         self._frames = channel.frames
-        self._connection = ServerConnection(channel, self, requests)
+        self.connection = ServerConnection(channel, self, requests)
         self._unread: deque[bytes] = deque()
         """What has come, and was not read yet; nothing is the end."""
         self.is_readable = self.has_hung_up = self.has_ended = False
+        self.last_active = self.accepted_at = machine.scheduler.now
 
     def connected(self) -> None:
         """It was from the beginning."""
@@ -181,7 +208,7 @@ class SimulatedStream:
         """More has come, or (without any bytes) the end."""
         self._unread.append(data)
         self.is_readable = True
-        self._machine.hear(self._connection)
+        self._machine.hear(self.connection)
 
     def closed(self) -> None:
         self.has_hung_up = True
@@ -191,6 +218,7 @@ class SimulatedStream:
         data = self._unread.popleft()
         self.is_readable = bool(self._unread)
         self._frames.feed(data)
+        self.last_active = self._machine.scheduler.now
         self.has_ended = not data
         return not self.has_ended
 
@@ -200,13 +228,22 @@ class SimulatedStream:
         data = b"".join(parts)
         while data:
             size = SIZE.size + SIZE.unpack_from(data)[0]
-            self._end.send([data[:size]])
+            self._put(data[:size])
             data = data[size:]
+
+    def _put(self, frame: bytes) -> None:
+        self._end.send([frame])
+
+    @property
+    def client(self) -> str:
+        """The name of the host at the other end."""
+        return self._end.other.host.name
 
     def watch(self) -> None:
         """The network tells of what comes."""
 
     def close(self, reset: bool) -> None:
+        self._machine.streams.pop(self, None)
         self._end.close()
 
 
@@ -264,6 +301,11 @@ class SimulatedNode(Machine):
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
         self.traced = 0
         """Counts the events."""
+        self.secure: ListenerSecurity | None = None
+        self.streams: dict[SimulatedStream, None] = {}
+        """Those under the accepted connections, where a law looks at them."""
+        self.on_request: Callable[[QueuedRequest], None] | None = None
+        """Sees each request before the node does."""
         self._connections = 0
         self._requests: RequestChannel
         self.node: Node | None = None
@@ -301,7 +343,11 @@ class SimulatedNode(Machine):
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
         listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
-        return SimulatedStream(self, listener, end, self._requests)
+        if self.secure is None:
+            return SimulatedStream(self, listener, end, self._requests)
+        stream = self.secure.accept(listener, end, self._requests)
+        self.streams[stream] = None
+        return stream
 
     def hear(self, connection: ServerConnection) -> None:
         """Something has come on a connection: let the node read it, at once or when it has the time."""
@@ -362,6 +408,8 @@ class SimulatedNode(Machine):
         self._requests = RequestChannel(capacity, pace, metrics)
         self._requests.authentications = self.node.authentications
         self.node.rooms.more_waits = lambda: len(self._requests) > 0
+        if self.secure is not None:
+            self.secure.begin()
         self.is_up = True
         self.node.start(self.scheduler.now)
         self.step()
@@ -386,6 +434,8 @@ class SimulatedNode(Machine):
         node = self.node
         assert node is not None
         while (queued := self._requests.receive()) is not None:
+            if self.on_request is not None:
+                self.on_request(queued)
             queued.connection.serve(queued, node, now)
             self._requests.feed()
         poll = node.poll(now)
@@ -398,7 +448,7 @@ class SimulatedNode(Machine):
             node.close()
             self._end()
             return FOREVER
-        return poll.deadline
+        return poll.deadline if self.secure is None else min(poll.deadline, self.secure.close_idle(now))
 
     def _count_deeds(self) -> tuple[int, int, int]:
         return self.traced, self.filesystem.operations, self.scheduler.planned
@@ -435,6 +485,7 @@ class SimulatedNode(Machine):
     def _end(self) -> None:
         self.has_ended = True
         self._heard = {}
+        self.streams = {}
         self.node = None
         self.life += 1
         self._go_down()

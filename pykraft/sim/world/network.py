@@ -22,12 +22,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.types import Endpoint
 from pykraft.sim.world.scheduler import US_PER_MS, Action, Planned, Scheduler
 
 Link = tuple[str, str]
+GHOST = "ghost"
+"""The name of the host at the other end of a ghost's connection."""
 _SYN_AGAIN_US = 200 * US_PER_MS
 
 
@@ -102,6 +104,12 @@ class Host(Protocol):
     def accept(self, endpoint: Endpoint, end: "End") -> Receiver: ...
 
 
+class Credentials(Protocol):
+    """Gives each client that is made on a network what it shows and logs in with (`sim.world.secure_hosts`)."""
+
+    def equip(self, client: Any) -> None: ...
+
+
 class End:
     """One end of a connection. What is sent here arrives at the other."""
 
@@ -166,6 +174,8 @@ class Network:
         self._kept: set[Link] = set()
         self._connections = 0
         self._pieces = 0
+        self.credentials: Credentials | None = None
+        """What clients show and log in with; None: nothing."""
         self.delivered = 0
         self.last_delivered: InFlight | None = None
         """The piece that has arrived last."""
@@ -473,7 +483,7 @@ def _on_the_way_to(end: End) -> Iterator[InFlight]:
 class _Nobody:
     """The host of a ghost: it hears nothing."""
 
-    name = "ghost"
+    name = GHOST
     is_up = False
     stalled_until_us = 0
 

@@ -66,6 +66,14 @@ def test_the_address_of_a_broker_is_noticed(told: object) -> None:
     assert metadata.wrong_listeners == {BOOTSTRAP} and metadata.unheard_since is not None
 
 
+def test_a_controller_that_forbids_to_ask_it_is_noticed() -> None:
+    metadata, _, script = scripted()
+    metadata.request_update()
+    script.poll()
+    script.answer(DescribeClusterRequest, controllers(-1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    assert metadata.forbidding == {BOOTSTRAP} and not metadata.wrong_listeners
+
+
 @pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_a_controller_that_is_not_active_any_more_leads_to_the_one_that_is(error: ErrorCode) -> None:
     _, driver, script = scripted()

@@ -156,7 +156,7 @@ def test_a_client_that_never_reads_is_encrypted_no_further_than_a_little_ahead(
     caller.sock.send(asked[:16_384])
     server.turn()
     assert stream.output, "the client does not read"
-    assert len(stream._sealed) + stream._outgoing.pending <= 2 * tls._SEALED_BYTES
+    assert len(stream._sealed) + stream.session.engine.pending <= 2 * tls._SEALED_BYTES
     assert not server.taken, "and its requests are not taken"
 
 

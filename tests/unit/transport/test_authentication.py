@@ -316,6 +316,15 @@ def test_a_login_that_has_failed_reads_nothing_more() -> None:
     assert not login.is_open
 
 
+@pytest.mark.parametrize(("said", "counted"), [(GOOD, [True]), (BAD, [False])])
+def test_a_login_is_counted_as_it_ends(said: bytes, counted: list[bool]) -> None:
+    login, seen = Login(), []
+    login.channel.count_login = seen.append
+    login.shake()
+    login.say(token(said))
+    assert seen == counted
+
+
 HOSTILE = [
     b"\x00" * 8,
     b"\xff" * 100,

@@ -22,17 +22,14 @@ from pykraft.broker.requests.long_answers import Long
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.acl import (
     AclBinding,
-    AclBindingFilter,
     AclOperation,
-    AclPermissionType,
-    AclResourceType,
-    PatternType,
 )
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.controller import QuorumController
 from pykraft.controller.result import check_size
 from pykraft.metadata.acls import binding
 from pykraft.metadata.image import MetadataImage
+from pykraft.protocol.acl_fields import filter_in
 from pykraft.protocol.messages.acls import (
     CreateAclsRequest,
     DeleteAclsRequest,
@@ -58,15 +55,7 @@ class AclApis:
         if _has_unknown_codes((request,)):
             return CloseConnection("a filter has a code of 0")
         check_has_authorizer(self._authorizer)
-        wanted = AclBindingFilter(
-            AclResourceType(request.resource_type_filter),
-            request.resource_name_filter,
-            PatternType(request.pattern_type_filter),
-            request.principal_filter,
-            request.host_filter,
-            AclOperation(request.operation),
-            AclPermissionType(request.permission_type),
-        )
+        wanted = filter_in(request)
         found: dict[tuple[Any, ...], _Resource] = {}
 
         def look_at(records: list[AccessControlEntryRecord], now: int) -> None:

@@ -24,16 +24,15 @@ from pykraft.broker.node import Node
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.acl import (
     CLUSTER_NAME,
-    WILDCARD,
     AclBinding,
     AclOperation,
     AclPermissionType,
     AclResourceType,
-    PatternType,
 )
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.consumer import Consumer
+from pykraft.course.lessons.access.words import rule
 from pykraft.metadata.acls import AclIndex, binding
 from pykraft.producer import Producer
 from pykraft.protocol.listeners import ListenerKind
@@ -67,22 +66,6 @@ REQUESTS = {
     "create flights-2": Question(AclOperation.CREATE, AclResourceType.TOPIC, "flights-2"),
     "copy as a replica": Question(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME),
 }
-
-
-def rule(text: str) -> AclBinding:
-    """The rule that these words mean. KeyError or ValueError if they mean none."""
-    words = text.split()
-    host = words.pop() if words[-2] == "from" else WILDCARD
-    permission, who, operation, kind, name = words[:5]
-    return AclBinding(
-        AclResourceType[kind],
-        name.removesuffix("..."),
-        PatternType.PREFIXED if name.endswith("...") else PatternType.LITERAL,
-        f"User:{who}",
-        host,
-        AclOperation[operation],
-        AclPermissionType[permission.upper()],
-    )
 
 
 class AccessMatrix:

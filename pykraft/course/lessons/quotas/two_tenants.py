@@ -134,23 +134,8 @@ class TwoTenants:
             large, small = produce_request(topic, name, LARGE), produce_request(topic, MODEST, SMALL)
             start = time.monotonic()
             work = [(small, modest, PAUSE_S), *[(large, greedy, 0.0)] * CONNECTIONS]
-            _together([partial(self._produce, *each, start, seconds) for each in work])
+            together([partial(produce, self.cluster, *each, start, seconds) for each in work])
         return Run(quota, seconds, sorted(greedy), sorted(modest), len(large))
-
-    def _produce(self, frame: bytes, answers: list[Answer], pause_s: float, start: float, seconds: float) -> None:
-        """Produce on a connection of its own, until the time is over. A request that the broker has not read by then
-        is not waited for."""
-        with self._connect() as wire:
-            while (began := time.monotonic()) < start + seconds:
-                wire.sendall(frame)
-                wire.settimeout(max(0.001, start + seconds - began))
-                try:
-                    throttle_time_ms = receive_throttle_time(wire)
-                except TimeoutError:
-                    return
-                now = time.monotonic()
-                answers.append(Answer(now - start, throttle_time_ms, (now - began) * 1000))
-                time.sleep(pause_s)
 
     def connections(self, requests: int = 4, quota: float = 400_000) -> dict[str, Connection]:
         """Two clients with equal quotas produce this many requests each. One waits for as long as each response asks,
@@ -162,11 +147,11 @@ class TwoTenants:
         with self._topic(f"orders-{self._runs}") as topic, self._limited([*names.values()], quota):
 
             def play(way: str) -> None:
-                with self._connect() as wire:
+                with connect(self.cluster) as wire:
                     ways[way](wire, produce_request(topic, names[way], MIDDLE), requests, sent[way])
 
             with self.cluster.record_frames() as frames:
-                _together([partial(play, way) for way in ways])
+                together([partial(play, way) for way in ways])
         seen = {way: frames.of("Produce", names[way]) for way in ways}
         # Two clocks, the clients' and the broker's: both begin with the first request.
         began = min(moment for some in sent.values() for moment in some)
@@ -203,12 +188,6 @@ class TwoTenants:
     def _limit_of(self, client_id: str) -> float | None:
         quotas = self.cluster.call(1, lambda node: node.loader.image.client_quotas)
         return quota_tables(quotas)[PRODUCER_BYTE_RATE].find("ANONYMOUS", client_id)[1]
-
-    def _connect(self) -> socket.socket:
-        host, _, port = self.cluster.bootstrap_servers.rpartition(":")
-        wire = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
-        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return wire
 
 
 def run_chart(run: Run) -> Figure:
@@ -269,6 +248,32 @@ def receive_throttle_time(wire: socket.socket) -> int:
     return response.throttle_time_ms
 
 
+def connect(cluster: Cluster) -> socket.socket:
+    """A connection to the first broker."""
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    wire = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
+    wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return wire
+
+
+def produce(
+    cluster: Cluster, frame: bytes, answers: list[Answer], pause_s: float, start: float, seconds: float
+) -> None:
+    """Produce on a connection of its own, until the time is over. A request that the broker has not read by then is not
+    waited for."""
+    with connect(cluster) as wire:
+        while (began := time.monotonic()) < start + seconds:
+            wire.sendall(frame)
+            wire.settimeout(max(0.001, start + seconds - began))
+            try:
+                throttle_time_ms = receive_throttle_time(wire)
+            except TimeoutError:
+                return
+            now = time.monotonic()
+            answers.append(Answer(now - start, throttle_time_ms, (now - began) * 1000))
+            time.sleep(pause_s)
+
+
 def exactly(wire: socket.socket, size: int) -> bytes:
     """The next bytes of a connection, this many."""
     found = b""
@@ -280,7 +285,8 @@ def exactly(wire: socket.socket, size: int) -> bytes:
     return found
 
 
-def _together(work: Sequence[Callable[[], None]]) -> None:
+def together(work: Sequence[Callable[[], None]]) -> None:
+    """Do all of this, each in a thread of its own."""
     threads = [threading.Thread(target=each) for each in work]
     for thread in threads:
         thread.start()

@@ -19,6 +19,7 @@ from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.controller.access import acls
 from pykraft.controller.access.acls import AclControl
+from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER
 from pykraft.metadata.acls import binding
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -101,6 +102,54 @@ def test_a_wrong_rule_is_refused_and_the_others_of_its_request_hold(wrong: AclBi
     script = Rules()
     assert script.add(wrong, BOB) == [(ErrorCode.INVALID_REQUEST, message), (0, "")]
     assert script.rules == {BOB}
+
+
+INVALID, UNSUPPORTED = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
+HOSTS = [
+    (32, "10.1.2.3/8", 0, ""),
+    (32, "10.0.0.0/08", 0, ""),
+    (32, "2001:db8::1/32", 0, ""),
+    (32, "fe80::1%eth0/64", 0, ""),
+    (32, "node.example.org", 0, ""),
+    (32, "", INVALID, "Host pattern cannot be null or empty"),
+    (32, "10.0.0.0/33", INVALID, "Value [33] not in range [0,32]"),
+    (32, "256.0.0.0/8", INVALID, "Value [256] not in range [0,255]"),
+    (32, "10.0.0/8", INVALID, "Could not parse [10.0.0/8]"),
+    (
+        32,
+        "10.0.0.0/255.0.0.0",
+        INVALID,
+        "Could not parse [10.0.0.0/255.0.0.0]",
+    ),
+    (32, "x/y", INVALID, "Could not parse [x/y]"),
+    (32, "::1/x", INVALID, "Could not parse [::1/x] - invalid prefix length"),
+    (
+        32,
+        "2001:db8::/129",
+        INVALID,
+        "Could not parse [2001:db8::/129] - prefix length must be between 0 and 128",
+    ),
+    (
+        32,
+        "::ffff:10.0.0.0/104",
+        INVALID,
+        "Could not parse [::ffff:10.0.0.0] - not an IPv6 address",
+    ),
+    (31, "10.0.0.0/8", UNSUPPORTED, "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."),
+    (31, "10.0.0.1", 0, ""),
+]
+"""(metadata.version, host, error, what is said, of a range after its name), as Apache Kafka 4.4.0 has it."""
+
+
+@pytest.mark.parametrize(("level", "host", "error", "message"), HOSTS, ids=lambda value: str(value)[:30])
+def test_a_rule_about_a_range_of_addresses_that_is_none_is_refused(
+    level: int, host: str, error: int, message: str
+) -> None:
+    script = Rules(levels={**NEW_CLUSTER, METADATA_VERSION: level})
+    if error == INVALID and host:
+        message = f"Invalid CIDR notation '{host}': {message}"
+    assert script.add(ALICE._replace(host=host), BOB) == [(error, message), (0, "")]
+    assert (BOB in script.rules) and (len(script.rules) == 1) is bool(error)
 
 
 @pytest.mark.parametrize(
