@@ -34,10 +34,9 @@ from tests.harness.migrations import (
     without_hashes,
     write_answers,
 )
-from tests.harness.release_of_groups import AT_ONCE, BEGINS_WITH_ONE, epochs_of_the_release  # noqa: F401 (a fixture)
 
 SEEDS = 20
-pytestmark = [pytest.mark.limit(300), pytest.mark.usefixtures("epochs_of_the_release")]
+pytestmark = pytest.mark.limit(300)
 
 
 class KafkaSide:
@@ -101,8 +100,7 @@ def side(request: pytest.FixtureRequest) -> Iterator[tuple[KafkaSide, dict[str, 
         pytest.skip(reason)
     policy, dialogues = ({}, ALLOWED) if request.param == "allowed" else (DISABLED, FORBIDDEN)
     properties = {**PROPERTIES, **policy}
-    theirs = {**properties, "broker.rack": RACK, **AT_ONCE}
-    with ApacheKafka(properties=theirs, heap="384m", java_options=QUICK_START) as kafka:
+    with ApacheKafka(properties={**properties, "broker.rack": RACK}, heap="384m", java_options=QUICK_START) as kafka:
         side = KafkaSide(kafka)
         yield side, properties, dialogues
         side.close()
@@ -142,7 +140,7 @@ def test_apache_kafka_answers_as_is_written_down_and_as_pykraft(
         known = read_answers()[1] if dialogues is FORBIDDEN else {}
         write_answers(kafka.ids if dialogues is ALLOWED else read_answers()[0], known | said)
     _, expected = read_answers()
-    for name, lines in () if BEGINS_WITH_ONE else said.items():  # they are of our base
+    for name, lines in said.items():
         assert without_hashes(lines) == without_hashes(expected[name]), name
 
 
