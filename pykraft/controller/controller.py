@@ -222,6 +222,13 @@ class QuorumController:
             finish(self._append([(AbortTransactionRecord(reason="Controller failover"), 0)]))
         if not self._image.features:
             finish(self._append(bootstrap_records(self._first_records, self._properties)))
+        self.room.mark("request")
+        self._changes.add(self._count_partitions(), self.now)
+
+    def _count_partitions(self) -> Steps[Outcome]:
+        """Know which partitions each broker has. Every change that a request asks for comes after it."""
+        yield from self._replication.index.turn_to(self._image)
+        return Outcome(None, None)
 
     def _step_down(self) -> None:
         """Another controller leads: what is not decided is not ours to promise."""

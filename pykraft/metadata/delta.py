@@ -82,17 +82,26 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> "MetadataDelta":
-        """The change from one image to another: what only `before` has is removed, and what is equal in both is not
+        """The change from one image to another, at once."""
+        return finish(cls.between_in_steps(before, after))
+
+    @classmethod
+    def between_in_steps(cls, before: MetadataImage, after: MetadataImage) -> "Steps[MetadataDelta]":
+        """The same, with a pause after some topics. What only `before` has is removed, and what is equal in both is not
         touched. Apache Kafka replays a snapshot onto the image that is there, and removes what it has not mentioned
         (``finishSnapshot``); this comes to the same image, and to fewer touched things."""
         delta = cls(before)
         delta._changed = {name: value for name, value in vars(after).items() if name != "provenance"}
         delta.touched_brokers = _different(before.brokers, after.brokers)
         delta.touched_configs = _different(before.configs, after.configs)
-        delta.touched_topics = _different(before.topics, after.topics) & set(after.topics)
-        for topic_id in delta.touched_topics:  # in any order
-            known = before.topics[topic_id].partitions if topic_id in before.topics else {}
-            delta._touched_partitions[topic_id] = _different(known, after.topics[topic_id].partitions)
+        for count, (topic_id, topic) in enumerate(after.topics.items(), 1):
+            known = before.topics.get(topic_id)
+            if topic != known:
+                delta.touched_topics.add(topic_id)
+                partitions = {} if known is None else known.partitions
+                delta._touched_partitions[topic_id] = _different(partitions, topic.partitions)
+            if not count % _TOPICS_AT_ONCE:
+                yield
         delta.removed_topics = {key: topic for key, topic in before.topics.items() if key not in after.topics}
         return delta
 

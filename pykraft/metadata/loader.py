@@ -54,7 +54,7 @@ class MetadataLoader:
         self._loaded = EMPTY_IMAGE.provenance
         self._is_in_transaction = False
         self._is_replaying = False
-        """Whether a part of a batch is in the delta."""
+        """Whether a part of a batch or of a snapshot is in the delta."""
         self._is_applying = False
         """Whether an image is being made of the delta."""
         self._published: int | None = None
@@ -151,11 +151,15 @@ class MetadataLoader:
                 self._replay(whole, record, snapshot.offset)
                 yield
         self._undo_transaction()
+        self._is_replaying = True
         self._loaded = OffsetAndEpoch(snapshot.offset - 1, snapshot.epoch)
         try:
-            self._delta = MetadataDelta.between(self._image, whole.apply(self._loaded))
+            yield from whole.settle()
+            self._delta = yield from MetadataDelta.between_in_steps(self._image, whole.apply(self._loaded))
         except Exception as error:
             self._note_load_fault(error, snapshot.offset, "snapshot")
+        finally:
+            self._is_replaying = False
         yield from self._apply()
         for listener in self._listeners:
             yield from listener.handle_load_snapshot(snapshot, batches) or ()

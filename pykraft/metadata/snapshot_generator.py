@@ -108,5 +108,5 @@ def snapshot_of_image(
     image: MetadataImage, voters: VoterSet | None, epoch: int, time_ms: int, last_time_ms: int
 ) -> bytes:
     """The bytes of a snapshot. `last_time_ms` is when the last record in it was written."""
-    values = [encode_metadata_record(record, version) for record, version in image.to_records()]
+    values = (encode_metadata_record(record, version) for record, version in image.to_records())
     return encode_snapshot(voters, values, epoch=epoch, timestamp=time_ms, last_timestamp=last_time_ms)

@@ -9,6 +9,7 @@ Follows the fields of org.apache.kafka.storage.internals.log.LogConfig.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import (
@@ -68,8 +69,10 @@ class AppendRules:
     """This many replicas must be in sync for an append that waits for all of them."""
 
     @classmethod
+    @lru_cache(maxsize=16)
     def of(cls, config: Config) -> "AppendRules":
-        """What a topic's settings come to."""
+        """What a topic's settings come to. The partitions of a topic have one `Config` and are opened one after the
+        other."""
         codec = config[COMPRESSION_TYPE]
         wants_keys = "compact" in config[CLEANUP_POLICY]
         uses_append_time = config[MESSAGE_TIMESTAMP_TYPE] == "LogAppendTime"

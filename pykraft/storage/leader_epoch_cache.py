@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.storage.disk.checkpoint import LEADER_EPOCH_CHECKPOINT, format_checkpoint, parse_checkpoint, parse_number
-from pykraft.storage.disk.filesystem import FileSystem, put_in_place, replace_file, write_beside
+from pykraft.storage.disk.filesystem import FileSystem, put_in_place, read_if_there, replace_file, write_beside
 
 
 class EpochEntry(NamedTuple):
@@ -42,8 +42,9 @@ class LeaderEpochCache:
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.entries: list[EpochEntry] = []
         self._written: list[EpochEntry] = []
-        if filesystem.exists(self._path):
-            self._written = parse_checkpoint(self._path, filesystem.read(self._path), _entry)
+        data = read_if_there(filesystem, self._path)
+        if data is not None:
+            self._written = parse_checkpoint(self._path, data, _entry)
         for entry in self._written:  # one by one, lest a damaged file has them in disorder
             self.assign(*entry)
 

@@ -244,7 +244,10 @@ NO_UPDATE = ProducerUpdate({}, ())
 class ProducerStateManager:
     """The producers of one log, and the snapshots of them in its folder."""
 
-    def __init__(self, filesystem: FileSystem, directory: str, expiration_ms: int) -> None:
+    def __init__(
+        self, filesystem: FileSystem, directory: str, expiration_ms: int, snapshots: list[int] | None = None
+    ) -> None:
+        """`snapshots` are those in the folder, ascending, if it was listed already."""
         self._filesystem = filesystem
         self._directory = directory
         self.expiration_ms = expiration_ms
@@ -259,7 +262,7 @@ class ProducerStateManager:
         """Up to where the newest snapshot holds that this object has read or written."""
         self._unsynced: list[File] = []
         """The snapshots that were written and are not on the disk yet."""
-        self._snapshots: list[int] | None = None
+        self._snapshots = snapshots
         """The snapshots in the folder, ascending, once they were looked for: only this manager makes or removes any."""
 
     # --- appending ----------------------------------------------------------------------------------------------------

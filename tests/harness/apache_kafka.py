@@ -224,6 +224,7 @@ class ApacheKafka:
     The nodes can be started on the `log_directories` of others, one each: those are left as they are at the end. They
     must have the ports that their quorum knows them by: `ports` are the brokers', then the controllers'. With
     `static_voters` their quorum is at kraft.version 0.
+    A node has `patience_s` to start and to end.
     Unavailable if Kafka cannot be had here; RuntimeError with the end of its log if a node does not start.
     """
 
@@ -240,8 +241,10 @@ class ApacheKafka:
         log_directories: Sequence[pathlib.Path] = (),
         static_voters: bool = False,
         starts: bool = True,
+        patience_s: float = START_S,
     ) -> None:
         self.version = version
+        self._patience_s = patience_s
         self._format_options = format_options
         self._log_directories = log_directories
         self._in_log = bool(log_directories) and not static_voters
@@ -303,7 +306,7 @@ class ApacheKafka:
         """End one node, and wait until it has: SIGTERM lets it say goodbye, SIGKILL does not."""
         process = self._processes.pop(node)
         process.send_signal(how)
-        process.wait(START_S)
+        process.wait(self._patience_s)
 
     def stop(self) -> None:
         """Stop all nodes in order, and at once: the last ones could not hand over what they lead to anybody.
@@ -318,12 +321,12 @@ class ApacheKafka:
         def has_no_majority() -> bool:
             return 2 * sum(process.poll() is None for process in processes) <= len(self.nodes)
 
-        wait_until(has_no_majority, "most nodes have ended in order", START_S)
+        wait_until(has_no_majority, "most nodes have ended in order", self._patience_s)
         for process in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(ALONE_S)
             process.kill()
-            process.wait(START_S)
+            process.wait(self._patience_s)
         self._processes.clear()
 
     def restart(self, node: int) -> None:
@@ -427,13 +430,13 @@ class ApacheKafka:
 
     def _wait_until_serving(self, nodes: Sequence[int]) -> None:
         """Until each of them has logged that its broker is started and unfenced."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + self._patience_s
         waiting = list(nodes)
         while waiting:
             ended = [node for node in waiting if self._processes[node].poll() is not None]
             if ended or time.monotonic() > deadline:
                 node = (ended or waiting)[0]
-                what = "ended" if ended else f"does not serve after {START_S} s"
+                what = "ended" if ended else f"does not serve after {self._patience_s} s"
                 raise RuntimeError(f"node {node} {what}; its log ends:\n{self.log(node)[-3000:]}")
             waiting = [node for node in waiting if STARTED not in (self.folder(node) / "server.log").read_bytes()]
             time.sleep(0.05)

@@ -93,12 +93,13 @@ class ControllerScript:
         static_voters: Sequence[int] = (),
         kraft_version: int = VOTERS_IN_LOG,
         time_slice: TimeSlice | None = None,
+        raft: RaftClient | None = None,
         **settings: Any,
     ) -> None:
         """`properties` is the node's file, `levels` those of the features that the cluster begins with. A `time_slice`
-        interrupts the controller's changes."""
+        interrupts the controller's changes; a `raft` of the caller's may have one too."""
         self.now = 1000
-        self.raft: RaftClient = replica(1, voters=[1], kraft_version=kraft_version)
+        self.raft: RaftClient = raft or replica(1, voters=[1], kraft_version=kraft_version)
         self.loader = MetadataLoader()
         self.controller = QuorumController(
             node_id=1,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any, TypeVar
 
 import psutil
@@ -23,6 +24,7 @@ from pykraft.protocol.messages.cluster import MetadataRequest
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP, FetchRequest, ListOffsetsRequest, ProduceRequest
 from pykraft.runtime.process import NodeProcess
 from pykraft.storage.disk.checkpoint import CLEAN_SHUTDOWN
+from tests.harness.apache_kafka import ApacheKafka
 from tests.harness.asking import T0, batch, create, new_topic
 from tests.harness.connection import Closed, Connection
 
@@ -37,6 +39,8 @@ SETTINGS = (("segment.ms", str(SEGMENT_MS)), ("retention.ms", "-1"))
 SMALL_TOPIC = 100
 AT_ONCE = 100
 PATIENCE_S = 240.0
+KAFKA_PATIENCE_S = 600.0
+"""Of a start after a kill: it rebuilds the indexes of all active segments, 165 CPU seconds for 10,000."""
 _CREATE_VERSION, _METADATA_VERSION, _LIST_OFFSETS_VERSION, _PRODUCE_VERSION, _FETCH_VERSION = 7, 9, 6, 9, 11
 
 Place = tuple[str, int]
@@ -74,16 +78,22 @@ class ManyPartitions:
 
     def megabytes(self) -> float:
         """What the node's process has for itself."""
-        memory = psutil.Process(self._node.pid).memory_full_info()
+        memory = psutil.Process(self._pid).memory_full_info()
         return float(getattr(memory, "pss", memory.rss)) / MEGABYTE
 
     def cpu_s(self) -> float:
         """The CPU seconds that it has used."""
-        times = psutil.Process(self._node.pid).cpu_times()
+        times = psutil.Process(self._pid).cpu_times()
         return float(times.user + times.system)
 
+    def idle_cpu_percent(self, seconds: float = 10.0) -> float:
+        """How much of one CPU it uses while nothing is asked of it."""
+        began, used_s = time.monotonic(), self.cpu_s()
+        time.sleep(seconds)  # what is measured is the rest
+        return 100 * (self.cpu_s() - used_s) / (time.monotonic() - began)
+
     def open_files(self) -> int:
-        return psutil.Process(self._node.pid).num_fds()
+        return psutil.Process(self._pid).num_fds()
 
     def segments(self) -> set[int]:
         """How many segments the partitions have."""
@@ -99,12 +109,20 @@ class ManyPartitions:
         return node
 
     @property
+    def _pid(self) -> int:
+        return self._node.pid
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    @property
     def _directory(self) -> Path:
         return self._cluster.node_directory(NODE)
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
-        with Connection(self._cluster.bootstrap_servers, patience_s=PATIENCE_S) as connection:
+        with Connection(self._bootstrap_servers, patience_s=PATIENCE_S) as connection:
             yield connection
 
     # --- partitions ---------------------------------------------------------------------------------------------------
@@ -210,6 +228,43 @@ class ManyPartitions:
             assert int.from_bytes(answer.records[:8], "big") == offset, answer
 
 
+class ManyOfApacheKafka(ManyPartitions):
+    """The same, of a node of Apache Kafka."""
+
+    def __init__(self, kafka: ApacheKafka) -> None:
+        self._kafka = kafka
+        self.places = []
+        self.batches = 0
+        self._day = 0
+
+    def stop(self) -> float:
+        began = time.monotonic()
+        self._kafka.kill(NODE, SIGTERM)
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        self._kafka.kill(NODE)
+
+    def restart(self) -> float:
+        began = time.monotonic()
+        with open_files(None):
+            self._kafka.restart(NODE)
+        self.wait_until_served()
+        return time.monotonic() - began
+
+    @property
+    def _pid(self) -> int:
+        return self._kafka.pid(NODE)
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return self._kafka.bootstrap_servers
+
+    @property
+    def _directory(self) -> Path:
+        return self._kafka.data(NODE)
+
+
 def _by_topic(places: Sequence[Place]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
     for topic, number in places:
@@ -222,10 +277,10 @@ def _pieces(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 @contextmanager
-def open_files(limit: int) -> Iterator[None]:
-    """Processes that are started within have this limit of open files."""
+def open_files(limit: int | None) -> Iterator[None]:
+    """Processes that are started within have this limit of open files; None: the highest that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, soft), hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if limit is None else min(limit, soft), hard))
     try:
         yield
     finally:
@@ -243,3 +298,14 @@ def one_node(**properties: object) -> Iterator[ManyPartitions]:
         many = ManyPartitions(cluster)
         yield many
         many.kill()  # its files need not be synced
+
+
+@contextmanager
+def one_apache_kafka(heap: str = "1g") -> Iterator[ManyOfApacheKafka]:
+    """A node of Apache Kafka with the same sessions. It keeps the files of all logs open, and maps their indexes: with
+    1,024 descriptors it would not start."""
+    sessions = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": str(SESSION_MS // 5)}
+    with open_files(None):
+        kafka = ApacheKafka(properties=sessions, heap=heap, patience_s=KAFKA_PATIENCE_S)
+    with kafka:
+        yield ManyOfApacheKafka(kafka)

@@ -16,6 +16,7 @@ from typing import Any
 from pykraft.common.core import FOREVER, Failure, Outbound, Promise
 from pykraft.common.settings.config import ConfigDef
 from pykraft.common.settings.topic_config import LOG_CONFIG
+from pykraft.common.time_slice import ENDLESS, TimeSlice
 from pykraft.common.trace import RingBuffer, Tracer, TraceSink
 from pykraft.common.types import (
     METADATA_TOPIC,
@@ -121,6 +122,7 @@ def replica(
     local: ReplicaKey | None = None,
     endpoint: Node | None = None,
     is_blank: bool = False,
+    time_slice: TimeSlice = ENDLESS,
     **settings: Any,
 ) -> RaftClient:
     """One replica, not started yet; a voter if its id is among `voters`. Its disk is formatted with them unless it has
@@ -147,7 +149,8 @@ def replica(
             clock=ManualClock(),
             trace=Tracer(node_id, journal or RingBuffer()),
             can_become_voter=True,
-        )
+        ),
+        time_slice,
     )
 
 

@@ -21,7 +21,8 @@ org.apache.kafka.metadata.bootstrap.BootstrapDirectory.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.protocol.messages.control import (
@@ -58,7 +59,7 @@ def snapshot_of(name: str) -> OffsetAndEpoch | None:
 
 
 def encode_snapshot(
-    voters: VoterSet | None, values: Sequence[bytes], *, epoch: int, timestamp: int, last_timestamp: int
+    voters: VoterSet | None, values: Iterable[bytes], *, epoch: int, timestamp: int, last_timestamp: int
 ) -> bytes:
     """The bytes of a file with these metadata records and these voters. `voters` is None in the bootstrap.checkpoint,
     and at kraft.version 0, where voters are in no file: then nothing is in it of Raft's own state."""
@@ -70,12 +71,13 @@ def encode_snapshot(
         header.append((ControlRecordType.KRAFT_VOTERS, voters.to_record()))
     data = _control_batch(0, epoch, timestamp, header)
     offset = len(header)
-    for first in range(0, len(values), BATCH_RECORDS):
+    left = iter(values)
+    while some := list(islice(left, BATCH_RECORDS)):
         builder = RecordBatchBuilder(offset, leader_epoch=epoch)
-        for value in values[first : first + BATCH_RECORDS]:
+        for value in some:
             builder.append(timestamp, None, value)
         data += builder.build()
-        offset += min(BATCH_RECORDS, len(values) - first)
+        offset += len(some)
     return bytes(
         data + _control_batch(offset, epoch, timestamp, [(ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())])
     )

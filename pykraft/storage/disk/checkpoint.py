@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeVar
 
 from pykraft.common.settings.config import digits, format_properties, parse_properties
 from pykraft.common.types import TopicPartition, Uuid
-from pykraft.storage.disk.filesystem import FileSystem, replace_file
+from pykraft.storage.disk.filesystem import FileSystem, read_if_there, replace_file
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
@@ -210,9 +210,10 @@ def _check_version(found: str, known: str) -> None:
 
 def _read_if_there(filesystem: FileSystem, path: str, parse: Callable[[str], T]) -> T | None:
     """What the text in the file says; None if there is no such file."""
-    if not filesystem.exists(path):
+    data = read_if_there(filesystem, path)
+    if data is None:
         return None
     try:
-        return parse(filesystem.read(path).decode())
+        return parse(data.decode())
     except (ValueError, KeyError) as error:
         raise DamagedFileError(f"{path} is damaged: {error}") from error

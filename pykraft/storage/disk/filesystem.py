@@ -216,6 +216,14 @@ def put_in_place(filesystem: FileSystem, path: str) -> None:
     filesystem.rename(path + TEMPORARY_SUFFIX, path)
 
 
+def read_if_there(filesystem: FileSystem, path: str) -> bytes | None:
+    """The whole file; None if there is none. The system is asked once: a start reads very many small files."""
+    try:
+        return filesystem.read(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 class OsFileSystem:
     """The disk of this machine."""
 
@@ -229,8 +237,17 @@ class OsFileSystem:
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.read(descriptor, size)
+            while len(data) < size and (more := os.read(descriptor, size - len(data))):
+                data += more
+            return data
+        except OSError as error:
+            raise _of(path, error) from None
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, data: Data, mode: int = 0o644) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)

@@ -48,7 +48,7 @@ from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.log import LogOwner, UnifiedLog
 from pykraft.storage.log_parts import LogContent, LogPlace, LogPorts
 from pykraft.storage.log_segment import LogSegment
-from pykraft.storage.producer_state import SNAPSHOT_SUFFIX, ProducerStateManager
+from pykraft.storage.producer_state import SNAPSHOT_SUFFIX, ProducerStateManager, snapshots_among
 from pykraft.storage.segment_files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -97,6 +97,8 @@ class LogLoader:
     lost_bytes: int = 0
     unknown: list[str] = field(default_factory=list)
     """Names of files in the folder that are no part of a log. They are left alone."""
+    _snapshots: list[int] | None = None
+    """The producers' snapshots in the folder, until something may have removed one."""
     _without_index: set[int] = field(default_factory=set)
     """Base offsets of the segments whose offset index was missing."""
 
@@ -114,6 +116,7 @@ class LogLoader:
         syncs = self.syncs or self.clean
         self._check_topic_id()
         names = finish_leftovers(self.filesystem, self.directory)
+        self._snapshots = snapshots_among(names)
         self.unknown = [name for name in names if not _is_part_of_a_log(name)]
         epochs = self._read_epochs()
         segments = self._open_segments(names) or [self._segment(self.log_start_offset)]
@@ -172,7 +175,9 @@ class LogLoader:
         return epochs
 
     def _producer_state(self) -> ProducerStateManager:
-        return ProducerStateManager(self.filesystem, self.directory, self.producer_id_expiration_ms)
+        """For the first one the folder need not be listed again: a start lists very many folders."""
+        snapshots, self._snapshots = self._snapshots, None
+        return ProducerStateManager(self.filesystem, self.directory, self.producer_id_expiration_ms, snapshots)
 
     def _check_topic_id(self) -> None:
         """A folder belongs to one incarnation of a topic for ever."""

@@ -323,13 +323,52 @@ def test_an_index_that_is_asked_while_it_follows_says_what_the_image_says(
     assert list(index.imbalanced(after)) == list(BrokersToIsrs().imbalanced(after))
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["alone", "asked meanwhile"])
+def test_an_index_that_counts_in_steps_says_what_the_image_says(monkeypatch: pytest.MonkeyPatch, asked: bool) -> None:
+    monkeypatch.setattr(brokers_to_isrs, "_PARTITIONS_AT_ONCE", 7)
+    script = ControllerScript()
+    script.bring_up(1, 2)
+    script.create(new_topic("t", assignment={number: [1, 2] for number in range(40)}))
+    image, index, pauses = script.image, BrokersToIsrs(), 0
+    for _ in index.turn_to(image):
+        pauses += 1
+        if asked and pauses == 3:
+            assert index.leads_any(image, 1)
+    assert pauses == (3 if asked else 5)
+    assert [number for _, number, _ in index.concerned(image, 2)] == list(range(40))
+    assert index.leads_any(image, 1) and not index.leads_any(image, 2)
+
+
+def test_a_new_active_controller_counts_the_partitions_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million partitions take seconds: Raft's own requests come in between, and those of brokers after it."""
+    monkeypatch.setattr(brokers_to_isrs, "_PARTITIONS_AT_ONCE", 3)
+    script = sliced(3)
+    script.bring_up(1, 2)
+    promise = script.controller.answer(many(), script.now)
+    turns(script)
+    assert script.answered(promise).topics[0].error_code == 0
+    script.controller._replication.index = BrokersToIsrs()  # as if another controller had been the active one
+    script.controller._become_active(script.controller._epoch)
+    counts: dict[str, int] = {}
+    _count(monkeypatch, BrokersToIsrs, "_add", counts)
+    beat = script.controller.answer(BrokerHeartbeatRequest(broker_id=1, broker_epoch=-1), script.now)
+    a_turn, is_done = [counts.pop("_add", 0)], False
+    while not is_done:
+        assert not beat.kept
+        is_done = script.controller.poll(script.now) > script.now
+        a_turn.append(counts.pop("_add", 0))
+    assert sum(a_turn) <= MANY and max(a_turn) <= 9
+    assert beat.value.error is not None and beat.value.error.code == ErrorCode.STALE_BROKER_EPOCH
+
+
 def test_a_heartbeat_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     script = ControllerScript()
     script.bring_up(1, 2)
     script.create(new_topic("t", assignment={number: [1, 2] for number in range(MANY)}))
     looked: list[object] = []
     monkeypatch.setattr(BrokersToIsrs, "_add", lambda *arguments: looked.append(arguments))
-    monkeypatch.setattr(BrokersToIsrs, "_found", lambda *arguments: looked.append(arguments) or iter(()))
+    for name in ("concerned", "without_leader", "imbalanced"):
+        monkeypatch.setattr(BrokersToIsrs, name, lambda *arguments: looked.append(arguments) or iter(()))
     monkeypatch.setattr(replication_control, "plan_partition_change", lambda *arguments, **named: looked.append(named))
     for _ in range(3):
         script.heartbeat(1)

@@ -447,6 +447,19 @@ def test_between_an_image_and_itself_nothing_is_touched(some: list[MetadataRecor
     assert MetadataDelta.between(before, after).apply(after.provenance) == after
 
 
+def test_a_snapshot_is_compared_in_steps_and_no_image_has_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "_TOPICS_AT_ONCE", 1)
+    topics = [Uuid(bytes([9] * 15) + bytes([number])) for number in range(20)]
+    records = [TopicRecord(name=f"t{number}", topic_id=topic) for number, topic in enumerate(topics)]
+    loader, _ = loaded(BASE)
+    before = loader.image
+    steps = loader.handle_load_snapshot(OffsetAndEpoch(50, 3), [CommittedBatch(0, 19, 3, 0, records)])
+    seen = [loader.image for _ in steps]
+    assert len(seen) >= 20 + 20, "a pause after each record, and after each topic that is compared"
+    assert seen == [before] * len(seen)
+    assert set(loader.image.topics) == set(topics) and loader.image.provenance == OffsetAndEpoch(49, 3)
+
+
 def test_a_snapshot_replaces_everything() -> None:
     loader, _ = loaded(BASE)
     load(loader, OffsetAndEpoch(50, 3), TopicRecord(name="u", topic_id=U))

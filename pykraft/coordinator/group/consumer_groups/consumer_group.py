@@ -17,6 +17,7 @@ Follows org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
+from typing import ClassVar
 
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Uuid
@@ -64,10 +65,13 @@ class ConsumerGroup:
 
     group_type = "consumer"
     protocol_type = "consumer"
+    new_group_epoch: ClassVar[int] = 0
+    """Before the first member comes, which raises it from 0 whatever it subscribes to. In Kafka 4.4 it is 1, and a
+    member without topics does not raise it."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.group_epoch = 0
+        self.group_epoch = self.new_group_epoch
         self.metadata_hash = 0
         self.target_epoch = 0
         self.members: dict[str, ConsumerGroupMember] = {}
