@@ -1,4 +1,4 @@
-"""Broker 2 of Apache Kafka in a cluster of ours, all of whose connections have TLS.
+"""Nodes of Apache Kafka all of whose connections have TLS: broker 2 in a cluster of ours, or one alone.
 
 files = files_of_both(directory, "SASL_SSL")
 with (
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pykraft import Cluster
 from pykraft.common.settings.config import format_properties, parse_properties
-from pykraft.runtime.secure_files import ClusterSecurity, SecureFiles
-from tests.harness.apache_kafka import QUICK_START, ApacheKafka, java_command
+from pykraft.runtime.secure_files import MECHANISM, ClusterSecurity, SecureFiles
+from tests.harness.apache_kafka import QUICK_START, ApacheKafka, free_ports, java_command
 from tests.harness.asking import PATIENT
 
 _SHARED = ("super.users", "listener.name.controller.plain.sasl.jaas.config", "authorizer.class.name")
@@ -68,3 +68,21 @@ class JavaBroker(ApacheKafka):
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def secured_kafka(files: SecureFiles, java_options: Sequence[str] = QUICK_START, heap: str = "512m") -> ApacheKafka:
+    """Node 1 of Apache Kafka, broker and controller, with the certificates and passwords of a cluster of ours."""
+    broker, controller = free_ports(2)
+    name = files.security
+    properties = {
+        **files.node_properties(1),
+        "listeners": f"{name}://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"{name}://127.0.0.1:{broker}",
+        "inter.broker.listener.name": name,
+        "listener.security.protocol.map": f"{name}:{name},CONTROLLER:{name}",
+    }
+    passwords = {} if files.passwords is None else files.passwords
+    credentials = [f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()]
+    options = [part for each in credentials for part in ("--add-scram", each)]
+    ports = (broker, controller)
+    return ApacheKafka(1, properties, heap=heap, java_options=java_options, format_options=options, ports=ports)
