@@ -218,6 +218,8 @@ class PykraftNodes:
 
     def __init__(self, layout: Layout) -> None:
         """ConfigError if pykraft has no such cluster."""
+        if "principal.builder.class" in layout.wanted.properties:
+            raise ConfigError("principal.builder.class is a Java class: without it no node has the principals it needs")
         self._layout = layout
         self._clock = StallTolerantClock()
         self._nodes: dict[int, NodeThread] = {}
