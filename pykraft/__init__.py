@@ -2,6 +2,8 @@
 
 What most people need is here by its short name; everything else is found under its module's name. The short names are
 looked up when they are used, so that a Spark executor that only decodes record batches does not load a whole broker.
+
+This folder has more than 15 modules: those that people call, and the parts of `cluster`.
 """
 
 from importlib import import_module

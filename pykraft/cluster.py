@@ -38,6 +38,7 @@ from pykraft.cluster_arguments import (
     known_port,
     rack_of_each,
 )
+from pykraft.cluster_users import add_user, check_secured_before
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -48,7 +49,7 @@ from pykraft.runtime.clock import StallTolerantClock, monotonic_s
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
 from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.process import NodeProcess
-from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with
+from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with, write_private
 from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
@@ -106,8 +107,8 @@ class Cluster:
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). With `security="SSL"` it is a secure one (`runtime.secure_files`). ValueError names what is
-        wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). ValueError
+        names what is wrong with these; ClusterError if a node does not come up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
@@ -193,7 +194,7 @@ class Cluster:
             others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
             others["transaction.state.log.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
         if self.secure_files is not None:
-            others |= self.secure_files.node_properties(node_id)
+            others |= self.secure_files.node_properties(node_id, is_broker)
         others |= self._extra
         return {key: str(value) for key, value in {**own, **others}.items()}
 
@@ -253,8 +254,9 @@ class Cluster:
         """Write the properties files, and format the directories that are new; returns the cluster's id."""
         filesystem = OsFileSystem()
         self.directory.mkdir(parents=True, exist_ok=True)
+        check_secured_before(self.directory, self._listener)
         if self._listener != "PLAINTEXT":
-            self.secure_files = SecureFiles(self.directory / "security", self.node_ids)
+            self.secure_files = SecureFiles(self.directory / "security", self.node_ids, self._listener)
         found = {
             node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
             for node_id in self.node_ids
@@ -269,10 +271,12 @@ class Cluster:
             if config.unknown:
                 name = config.unknown[0]
                 raise ValueError(f"properties has {name}, which is no setting of a node: {advice(name)}")
-            self.properties_file(node_id).write_text(format_properties(properties))
+            write_private(self.properties_file(node_id), format_properties(properties))
             if found.get(node_id) is None:
+                first = [] if self.secure_files is None else self.secure_files.first_credentials()
+                now_ms = time.time_ns() // 1_000_000
                 format_directories(
-                    config, cluster_id, filesystem, random, time.time_ns() // 1_000_000, levels=self._levels
+                    config, cluster_id, filesystem, random, now_ms, levels=self._levels, first_records=first
                 )
         return cluster_id
 
@@ -391,9 +395,13 @@ class Cluster:
 
     def client_settings(self, name: str = ADMIN) -> dict[str, Any]:
         """What a client is given to begin with: ``Producer(**cluster.client_settings())``. On a secure cluster the
-        client is ``User:NAME``, and has a certificate for that."""
-        own = {} if self.secure_files is None else self.secure_files.client_settings(name)
-        return {"bootstrap.servers": self.bootstrap_servers, **own}
+        client is ``User:NAME``, and has a certificate for that; or a password, which the cluster learns now if it does
+        not know that user."""
+        if self.secure_files is None:
+            return {"bootstrap.servers": self.bootstrap_servers}
+        if self.secure_files.lacks_user(name):
+            add_user(self.secure_files, name, self.bootstrap_servers)
+        return {"bootstrap.servers": self.bootstrap_servers, **self.secure_files.client_settings(name)}
 
     def create_topic(
         self,

@@ -16,6 +16,8 @@ own; with ``kafka_network = staged`` its nodes have Kafka's threads. ``kafka_top
 
     def test_my_service_shows_its_certificate(kafka_secure):
         settings = kafka_secure.client_settings("alice")  # ssl.keystore.location and the like
+
+With ``@pytest.mark.kafka(security="SASL_SSL")`` its clients log in with a password over TLS.
 """
 
 from __future__ import annotations

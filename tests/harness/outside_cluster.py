@@ -11,6 +11,7 @@ that is done:
     brokers 2
     controllers 1
     isolated
+    protocols SASL_PLAINTEXT PLAINTEXT  of the brokers' and of the controllers' listener
     disks 1                           log directories of a broker
     feature group.version 0
     set num.partitions=3              a property of each node
@@ -41,6 +42,7 @@ from typing import Protocol
 
 from pykraft import Admin
 from pykraft.broker.describe import NodeView
+from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.broker.settings.config import read_node_config
 from pykraft.broker.startup.lifecycle import LifecycleState
 from pykraft.broker.startup.storage_format import format_directories
@@ -52,6 +54,8 @@ from pykraft.controller.features import METADATA_VERSION, METADATA_VERSION_4_2_I
 from pykraft.runtime.clock import StallTolerantClock
 from pykraft.runtime.ports import HOST, PortReservation
 from pykraft.runtime.threaded import NodeThread
+from pykraft.security.jaas import PLAIN_MODULE
+from pykraft.security.mechanism import PLAIN
 from pykraft.storage.disk.filesystem import OsFileSystem
 from tests.harness.apache_kafka import LOGGING, QUICK_START, STARTED, java
 from tests.harness.kafka_client_tests import fetched
@@ -60,15 +64,28 @@ from tests.harness.waiting import wait_until
 FIRST_BROKER_ID = 0
 FIRST_ISOLATED_CONTROLLER_ID = 3000
 START_S = 120
+SASL = "SASL_PLAINTEXT"
 OF_ALL = {
     "controller.listener.names": "CONTROLLER",
-    "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "log.cleaner.dedupe.buffer.size": "2097152",
     "unstable.api.versions.enable": "true",
     "unstable.feature.versions.enable": "true",
 }
 """What Kafka's own runtime gives to each node if the test does not."""
+WITH_PLAIN = {
+    "sasl.enabled.mechanisms": PLAIN,
+    "sasl.mechanism.inter.broker.protocol": PLAIN,
+    "sasl.mechanism.controller.protocol": PLAIN,
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "allow.everyone.if.no.acl.found": "false",
+    "super.users": "User:plain-admin",
+}
+"""What it gives besides to a node that has a listener with SASL."""
+ADMINS_LOGIN = 'username="plain-admin" password="plain-admin-secret"'
+PLAIN_USERS = " ".join(
+    f'user_{name}="{name}-secret"'  # as Kafka's runtime has them, in a file of JAAS texts for the whole JVM
+    for name in ("plain-admin", "plain-user1")
+)
 
 
 @dataclass
@@ -78,6 +95,8 @@ class Wanted:
     brokers: int = 1
     controllers: int = 1
     is_combined: bool = True
+    protocols: tuple[str, str] = ("PLAINTEXT", "PLAINTEXT")
+    """Of the brokers' listener, and of the controllers'."""
     disks: int = 1
     features: dict[str, int] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
@@ -103,6 +122,9 @@ def read_wanted(lines: Iterator[str]) -> Wanted:
                 setattr(wanted, what, int(rest))
             case "combined" | "isolated":
                 wanted.is_combined = what == "combined"
+            case "protocols":
+                ours, theirs = rest.split()
+                wanted.protocols = ours, theirs
             case "feature":
                 name, level = rest.split()
                 wanted.features[name] = int(level)
@@ -164,10 +186,31 @@ class Layout:
             "metadata.log.dir": logs[0],
             "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
         }
-        properties = OF_ALL | self.wanted.properties | own | self.wanted.of_nodes.get(node_id, {})
-        if node_id not in self._broker_ports:
-            del properties["inter.broker.listener.name"]
-        return properties
+        said = self.wanted.properties | own | self.wanted.of_nodes.get(node_id, {})
+        return OF_ALL | self._secured(node_id) | said
+
+    def _secured(self, node_id: int) -> dict[str, str]:
+        """The protocols of the listeners, and how the node's clients, and the node itself, log in."""
+        of_brokers, of_controllers = self.wanted.protocols
+        found = {"listener.security.protocol.map": f"PLAINTEXT:{of_brokers},CONTROLLER:{of_controllers}"}
+        is_broker = node_id in self._broker_ports
+        if is_broker:
+            found["inter.broker.listener.name"] = "PLAINTEXT"
+        with_sasl = {"plaintext": is_broker and of_brokers, "controller": of_controllers}
+        for listener in (name for name, protocol in with_sasl.items() if protocol == SASL):
+            found[f"listener.name.{listener}.plain.sasl.jaas.config"] = (
+                f"{PLAIN_MODULE} required {ADMINS_LOGIN} {PLAIN_USERS};"
+            )
+            found |= WITH_PLAIN
+        return found
+
+    @property
+    def login_to_controllers(self) -> dict[str, str]:
+        """The settings of a client of the controllers."""
+        if self.wanted.protocols[1] != SASL:
+            return {}
+        login = f"{PLAIN_MODULE} required {ADMINS_LOGIN};"
+        return {"security.protocol": SASL, "sasl.mechanism": PLAIN, "sasl.jaas.config": login}
 
 
 class PykraftNodes:
@@ -175,6 +218,8 @@ class PykraftNodes:
 
     def __init__(self, layout: Layout) -> None:
         """ConfigError if pykraft has no such cluster."""
+        if "principal.builder.class" in layout.wanted.properties:
+            raise ConfigError("principal.builder.class is a Java class: without it no node has the principals it needs")
         self._layout = layout
         self._clock = StallTolerantClock()
         self._nodes: dict[int, NodeThread] = {}
@@ -275,7 +320,9 @@ class KafkaNodes:
 
     def settle(self) -> None:
         """Wait until each living node has fetched what the controllers have committed now."""
-        with Admin(bootstrap_controllers=self._layout.bootstrap_controllers) as admin:
+        with Admin(
+            bootstrap_controllers=self._layout.bootstrap_controllers, **self._layout.login_to_controllers
+        ) as admin:
             end = admin.describe_quorum().high_watermark
 
             def has_settled() -> bool:

@@ -5,7 +5,8 @@
 
 LIBRARY is kafka-python, confluent-kafka or aiokafka, as installed; confluent-kafka-848 is the same library in the newer
 protocol (KIP-848). The programs beside this one, group_member.js, GroupMember.java and franz/, take the same arguments
-and speak alike. The variable GROUP_SESSION_MS is the session timeout of the older protocol.
+and speak alike. The variable GROUP_SESSION_MS is the session timeout of the older protocol. For kafkajs and franz-go
+GROUP_LOGIN may have the file of an authority, a user and a password: then they log in by SCRAM-SHA-512 over TLS.
 
 With a group it subscribes to the topic (a name that begins with ``^`` is a pattern), commits by itself every 100 ms,
 and prints a line for each record, and one with all that it owns for each change of that::
@@ -17,6 +18,7 @@ Its range assignor is the one that all libraries but kafkajs have. Without a gro
 
     commit GROUP TOPIC PARTITION OFFSET METADATA    done
     committed GROUP TOPIC PARTITION                 OFFSET METADATA, or none
+    write - TOPIC PARTITION VALUE                   OFFSET (kafkajs and franz-go)
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def why_not(library: str) -> str:
 class Member:
     """A process in a group, and what it has said."""
 
-    def __init__(self, library: str, servers: str, group: str, topic: str, session_ms: int = SESSION_MS) -> None:
+    def __init__(
+        self, library: str, servers: str, group: str, topic: str, session_ms: int = SESSION_MS, login: str = ""
+    ) -> None:
         self.library = library
         self.assigned: list[str] = []
         """What it owns now."""
@@ -118,7 +120,7 @@ class Member:
         self._process = subprocess.Popen(
             command(library, servers, group, topic),
             cwd=ROOT,
-            env={**os.environ, "GROUP_SESSION_MS": str(session_ms)},
+            env={**os.environ, "GROUP_SESSION_MS": str(session_ms), "GROUP_LOGIN": login},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -155,13 +157,14 @@ class Member:
 
 
 class Peer:
-    """A process that commits and reads offsets with one library."""
+    """A process that commits and reads offsets with one library, and writes with some."""
 
-    def __init__(self, library: str, servers: str) -> None:
+    def __init__(self, library: str, servers: str, login: str = "") -> None:
         self.library = library
         self._process = subprocess.Popen(
             command(library, servers),
             cwd=ROOT,
+            env={**os.environ, "GROUP_LOGIN": login},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -182,6 +185,12 @@ class Peer:
         """The offset and its metadata, or "none"."""
         # confluent-kafka writes the zero byte after its text, which it does not show when it reads.
         return self._ask("committed", group, topic, partition).removesuffix("\0")
+
+    def write(self, topic: str, partition: int, value: str) -> int:
+        """The offset of the record. AssertionError with what the library complains of."""
+        answer = self._ask("write", "-", topic, partition, value)
+        assert answer, f"{self.library} has not written it"
+        return int(answer)
 
     def close(self) -> None:
         self._process.kill()

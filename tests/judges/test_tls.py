@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import confluent_kafka
@@ -14,11 +14,11 @@ import pytest
 from pykraft import Admin, Cluster, NewTopic
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.client.administration.acls import AclBindingFilter
-from pykraft.common.settings.config import format_properties, parse_properties
+from pykraft.common.settings.config import parse_properties
 from tests.harness import apache_kafka
-from tests.harness.apache_kafka import QUICK_START, ApacheKafka, java_command
-from tests.harness.asking import PATIENT
+from tests.harness.apache_kafka import java_command
 from tests.harness.certificates import keystore
+from tests.harness.java_broker import JavaBroker, files_of_both, shared
 from tests.harness.rules import rule
 from tests.harness.waiting import wait_until
 
@@ -172,55 +172,12 @@ def test_java_writes_and_reads_with_a_certificate(cluster: Cluster) -> None:
     assert tool(cluster, "duke", "consumer.ConsoleConsumer", *where) == words
 
 
-class JavaBroker(ApacheKafka):
-    """Broker 2 of Apache Kafka in a cluster of ours, all of whose connections have TLS."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        super().__init__(1, PATIENT, heap="256m", java_options=QUICK_START)
-
-    def _write_properties(self, node: int, properties: Mapping[str, str]) -> None:
-        super()._write_properties(node, properties)
-        ours = self._cluster.properties(1)
-        file = self.folder(node) / "server.properties"
-        values = parse_properties(file.read_text())
-        values |= {name: value for name, value in ours.items() if name.startswith("ssl.") or name == "super.users"}
-        names = ("listener.security.protocol.map", "controller.quorum.voters", "inter.broker.listener.name")
-        values |= {name: ours[name] for name in names}
-        assert self._cluster.secure_files is not None
-        values |= {
-            "process.roles": "broker",
-            "node.id": "2",
-            "listeners": f"SSL://{self.address(node)}",
-            "advertised.listeners": f"SSL://{self.address(node)}",
-            **{
-                name: value
-                for name, value in self._cluster.secure_files.client_settings("node-2").items()
-                if name.startswith("ssl.")
-            },
-        }
-        file.write_text(format_properties(values))
-
-    def _format(self) -> None:
-        done = subprocess.run(
-            java_command(
-                self.version,
-                "kafka.tools.StorageTool",
-                *("format", "-t", self._cluster.cluster_id, "-c", str(self.folder(1) / "server.properties")),
-            ),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.usefixtures("java")
 def test_a_broker_of_apache_kafka_replicates_from_ours_and_ours_from_it_over_tls(tmp_path: pathlib.Path) -> None:
-    own = {"super.users": "User:node-1;User:node-2;User:admin"}
+    files = files_of_both(tmp_path, "SSL")
     with (
-        Cluster(1, security="SSL", timeouts="kafka", properties=own, directory=tmp_path) as cluster,
-        JavaBroker(cluster),
+        Cluster(1, security="SSL", timeouts="kafka", properties=shared(files), directory=tmp_path) as cluster,
+        JavaBroker(cluster, files),
         Admin(**cluster.client_settings()) as admin,
     ):
         admin.create_topics([NewTopic("both", replica_assignments={0: [1, 2], 1: [2, 1]})])

@@ -5,7 +5,8 @@ or SIGTERM ends them. Without ``--data`` nothing is left behind.
 
 They wait for less than Kafka's defaults tell (a dead broker is fenced in a second, a group is not held back for those
 who might join); ``--timeouts kafka`` gives Kafka's own times. ``--override`` gives every node a setting, as with
-kafka-server-start.sh. ``--secure`` gives all listeners TLS: clients need the certificate whose files it names.
+kafka-server-start.sh. ``--secure`` gives all listeners TLS: clients need the certificate whose files it names. With
+``--secure SASL_SSL`` they log in with a password over TLS, and the same files have it.
 """
 
 import argparse
@@ -14,10 +15,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from pykraft.cluster import Cluster, ClusterError
 from pykraft.commands.common import CommandError, add_network, pairs, say
-from pykraft.runtime.secure_files import ADMIN
+from pykraft.runtime.secure_files import ADMIN, MECHANISM, ClusterSecurity
 from pykraft.storage.upkeep.log_manager import DirectoryInUseError
 from pykraft.timeouts import PROFILES
 
@@ -32,8 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network(parser)
     parser.add_argument(
         "--secure",
-        action="store_true",
-        help="TLS on all listeners, with certificates that are made now; says where the clients' settings are",
+        nargs="?",
+        choices=get_args(ClusterSecurity),
+        const="SSL",
+        help="TLS on all listeners, with certificates that are made now (SSL, the default), or with passwords besides"
+        " (SASL_SSL); says where the clients' settings are",
     )
     parser.add_argument(
         "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of the nodes; may be repeated"
@@ -52,11 +57,12 @@ def run(options: argparse.Namespace) -> int:
             directory=options.data,
             properties=settings,
             network=options.network,
-            security="SSL" if options.secure else None,
+            security=options.secure,
         ) as cluster:
             if cluster.secure_files is not None:
                 java, librdkafka = cluster.secure_files.write_client_files(ADMIN)
-                say(f"settings of the client User:{ADMIN}, for Java and pykraft's commands: {java}")
+                how = f" (login by {MECHANISM})" if cluster.secure_files.passwords is not None else ""
+                say(f"settings of the client User:{ADMIN}{how}, for Java and pykraft's commands: {java}")
                 say(f"and for librdkafka: {librdkafka}")
             say(f"ready at {cluster.bootstrap_servers}; Ctrl-C ends it")
             sys.stdout.flush()

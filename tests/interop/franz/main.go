@@ -4,6 +4,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"sort"
@@ -14,9 +16,11 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const heartbeat = 200 * time.Millisecond
+const patience = 5 * time.Second // it tries a login that is refused again and again
 
 var speaking sync.Mutex
 
@@ -57,23 +61,43 @@ func session() time.Duration {
 	return 2 * time.Second
 }
 
+// reached is how the brokers are reached: as they are, or over TLS with a login, which GROUP_LOGIN has.
+func reached(servers []string) ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(servers...)}
+	words := strings.Fields(os.Getenv("GROUP_LOGIN"))
+	if len(words) == 0 {
+		return options, nil
+	}
+	authority, err := os.ReadFile(words[0])
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	login := scram.Auth{User: words[1], Pass: words[2]}
+	return append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}), kgo.SASL(login.AsSha512Mechanism())), nil
+}
+
 func consume(servers []string, protocol, group, topic string) error {
 	ctx := context.Background()
 	has := owned{}
 	gained := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { has.change(partitions, true) }
 	gone := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { has.change(partitions, false) }
-	options := []kgo.Opt{
-		kgo.SeedBrokers(servers...),
+	options, err := reached(servers)
+	if err != nil {
+		return err
+	}
+	options = append(options,
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.AutoCommitInterval(100 * time.Millisecond),
+		kgo.AutoCommitInterval(100*time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
-		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(gained),
 		kgo.OnPartitionsRevoked(gone),
 		kgo.OnPartitionsLost(gone),
-	}
+	)
 	if strings.HasPrefix(topic, "^") {
 		options = append(options, kgo.ConsumeRegex())
 	}
@@ -96,7 +120,11 @@ func consume(servers []string, protocol, group, topic string) error {
 
 func answer(servers []string) error {
 	ctx := context.Background()
-	client, err := kgo.NewClient(kgo.SeedBrokers(servers...))
+	options, err := reached(servers)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		return err
 	}
@@ -119,6 +147,15 @@ func answer(servers []string) error {
 				return err
 			}
 			say("done")
+		} else if words[0] == "write" {
+			record := &kgo.Record{Topic: topic, Partition: int32(number), Value: []byte(words[4])}
+			writing, done := context.WithTimeout(ctx, patience)
+			err := client.ProduceSync(writing, record).FirstErr()
+			done()
+			if err != nil {
+				return err
+			}
+			say(strconv.FormatInt(record.Offset, 10))
 		} else {
 			offsets, err := admin.FetchOffsets(ctx, group)
 			if err != nil {

@@ -104,8 +104,9 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
         @Override
         public void start() {
             if (started()) return;
-            if (config.brokerSecurityProtocol() != SecurityProtocol.PLAINTEXT) {
-                throw new TestAbortedException("it needs " + config.brokerSecurityProtocol());
+            var protocols = List.of(config.brokerSecurityProtocol(), config.controllerSecurityProtocol());
+            if (!List.of(SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT).containsAll(protocols)) {
+                throw new TestAbortedException("it needs " + protocols);
             }
             try {
                 process = new ProcessBuilder(System.getenv("CLUSTER_COMMAND").split("\n"))
@@ -118,6 +119,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
             toCluster.println("brokers " + config.numBrokers());
             toCluster.println("controllers " + config.numControllers());
             toCluster.println(isCombined ? "combined" : "isolated");
+            toCluster.println("protocols " + protocols.get(0) + " " + protocols.get(1));
             toCluster.println("disks " + config.numDisksPerBroker());
             toCluster.println("feature metadata.version " + config.metadataVersion().featureLevel());
             config.features().forEach((feature, level) ->
