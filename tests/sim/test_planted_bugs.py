@@ -47,7 +47,7 @@ SEEN = {
     "a_commit_that_a_new_coordinator_aborts": 155,
     "an_old_epoch_not_fenced": 117,
     "offsets_visible_before_the_marker": 112,
-    "a_last_stable_offset_one_transaction_too_far": 103,
+    "a_last_stable_offset_one_transaction_too_far": 104,
     "an_aborted_list_cut_short": 104,
     "a_timeout_that_aborts_without_a_new_epoch": 120,
     "a_verification_skipped": 100,
