@@ -429,7 +429,8 @@ class ReplicaManager:
 
     def _wake(self, partition: Partition) -> None:
         """Something happened to the partition: requests that wait for it are tried again."""
-        partition.end_quiet()
+        if partition.followers:
+            partition.end_quiet()
         on_news = self._watched.get(partition.key.topic)
         if on_news is not None:
             on_news(partition.key.partition)

@@ -176,9 +176,11 @@ class FetchApis:
     def _placed(self, asking: _Asking, places: list[FetchPlace], now: int) -> Handled:
         """Read at once, or once there is enough."""
         wait_ms = asking.request.max_wait_ms
-        if wait_ms <= 0 or not asking.session.may_wait:
+        if wait_ms <= 0:
             return self._read(asking, places, 0, True)
         if not self._has_records(asking.params, places):
+            if not asking.session.may_wait:
+                return self._read(asking, places, 0, True)
             fetch = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
             if not fetch.has_enough():
                 return self._wait(asking, fetch, now + wait_ms)
@@ -213,8 +215,8 @@ class FetchApis:
         reader = FetchReader(self._replicas, asking.params)
 
         def judge(results: list[FetchResult], now: int) -> Handled:
-            may_wait = not is_last and asking.session.may_wait
-            if not may_wait or reader.has_some or reader.is_worth_an_answer(results):
+            is_to_answer = is_last or reader.has_some or not asking.session.may_wait
+            if is_to_answer or reader.is_worth_an_answer(results):
                 return self._fetched(asking, results, now)
             again = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
             return self._wait(asking, again, deadline)

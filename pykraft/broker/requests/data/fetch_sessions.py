@@ -91,10 +91,6 @@ class CachedPartition:
         self.follower: FollowerState | None = None
         """Set while the partition is quiet."""
 
-    def end_quiet(self) -> None:
-        if self.follower is not None:
-            self.follower.end_quiet()
-
     def note(self, result: FetchResult) -> bool:
         """Take down what the reader is answered; whether it is news."""
         is_news = (
@@ -166,19 +162,22 @@ class FetchSession:
             if cached is None:
                 self.partitions[asked] = self.loud[asked] = CachedPartition(partition)
             else:
-                cached.end_quiet()
+                if cached.follower is not None:
+                    cached.follower.end_quiet()
                 cached.wanted = partition
         for asked in forgotten:
-            if asked in self.partitions:
-                self.partitions[asked].end_quiet()
+            cached = self.partitions.get(asked)
+            if cached is not None:
+                if cached.follower is not None:
+                    cached.follower.end_quiet()
                 del self.partitions[asked], self.loud[asked]
 
     def read_by(self, reader: Reader) -> None:
-        """This reader's request goes on with the session. If it is another one, each partition is looked at again."""
-        if reader != self.reader:
-            self.reader = reader
-            for cached in self.partitions.values():
-                cached.end_quiet()
+        """Another reader goes on with the session: each partition is looked at again."""
+        self.reader = reader
+        for cached in self.partitions.values():
+            if cached.follower is not None:
+                cached.follower.end_quiet()
 
     def rest(self, asked: Asked, follower: FollowerState, place: FetchPlace) -> None:
         """The partition is quiet from now on."""
@@ -278,7 +277,7 @@ class IncrementalFetchContext(FetchContext):
 
     @property
     def may_wait(self) -> bool:
-        return self.error is ErrorCode.NONE and not self._session.has_missed_news
+        return self._session.epoch == self._epoch and not self._session.has_missed_news
 
     @property
     def error(self) -> ErrorCode:
@@ -365,7 +364,8 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.reader.uses_topic_ids != reader.uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.read_by(reader)
+        if session.reader != reader:
+            session.read_by(reader)
         session.update(wanted, forgotten)
         if not session.partitions:
             self._remove(session)
