@@ -65,6 +65,10 @@ class LogOwner(NamedTuple):
     are no loss."""
 
 
+def _unheard() -> None:
+    """Nothing follows this log."""
+
+
 class UnifiedLog:
     """One partition's log in one folder. `log_loader.load` opens it."""
 
@@ -80,6 +84,8 @@ class UnifiedLog:
         self.log_start_offset = self.high_watermark = content.log_start_offset
         self.log_end_offset = content.log_end_offset
         self.recovery_point = self._synced_offset = content.recovery_point
+        self.on_log_start: Callable[[], None] = _unheard
+        """Called when the log begins later than before, and has not been truncated. It may only note that."""
         self.is_closed = False
         self.truncations = 0
         """How often it was truncated: what is planned for a log holds only until the next time. It is counted before
@@ -497,6 +503,7 @@ class UnifiedLog:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.on_log_start()
         return True
 
     def forget_epochs(self) -> None:

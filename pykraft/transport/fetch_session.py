@@ -16,12 +16,13 @@ answer leaves out the partitions without news: nothing about them has changed.
 
 An answer that was taken, but of no use any more, counts as lost too: `reset`. A topic that was deleted and made again
 has another id, and begins another session. (Kafka's reader forgets the old id instead. It must know the version of the
-request for that; here the version is chosen later.)
+request for that; here the version is chosen later.) A reader that knows which few of its partitions have changed says
+only that (`fill_changed`).
 
 Follows org.apache.kafka.clients.FetchSessionHandler.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pykraft.common.errors import ErrorCode
@@ -69,6 +70,7 @@ class FetchSessionHandler:
         self.partitions: dict[TopicPartition, Wanted] = {}
         """What the session is about, as of the last request."""
         self._names: dict[Uuid, str] = {}
+        """Of the topics, also of some that are not wanted any more."""
 
     @property
     def is_incremental(self) -> bool:
@@ -77,18 +79,37 @@ class FetchSessionHandler:
 
     def fill(self, request: FetchRequest, wanted: Mapping[TopicPartition, Wanted]) -> None:
         """Write into the request what makes it a fetch of these partitions, in this order where it names them."""
+        gone = [key for key in self.partitions if key not in wanted]
         before, self.partitions = self.partitions, dict(wanted)
+        self._fill(request, wanted, {key: before[key] for key in gone}, before)
+
+    def fill_changed(
+        self, request: FetchRequest, wanted: Mapping[TopicPartition, Wanted], unwanted: Iterable[TopicPartition]
+    ) -> None:
+        """The same for a reader that wants these as said here, those not at all, and of all others what it did."""
+        gone = {key: self.partitions.pop(key) for key in unwanted if key in self.partitions}
+        before = {key: self.partitions[key] for key in wanted if key in self.partitions}
+        self.partitions.update(wanted)
+        self._fill(request, wanted, gone, before)
+
+    def _fill(
+        self,
+        request: FetchRequest,
+        wanted: Mapping[TopicPartition, Wanted],
+        gone: Mapping[TopicPartition, Wanted],
+        before: Mapping[TopicPartition, Wanted],
+    ) -> None:
+        """`before` is what the last fetch wanted, at least of those that are wanted now."""
         if any(key in before and before[key].topic_id != each.topic_id for key, each in wanted.items()):
             self.reset()
         request.session_id, request.session_epoch = self.session_id, self.epoch
         if self.is_incremental:
             request.topics = _topics({key: each for key, each in wanted.items() if before.get(key) != each})
-            request.forgotten_topics_data = _forgotten(
-                {key: each for key, each in before.items() if key not in wanted},
-            )
+            request.forgotten_topics_data = _forgotten(gone)
+            self._names.update((each.topic_id, key.topic) for key, each in wanted.items())
         else:
-            request.topics = _topics(wanted)
-        self._names = {each.topic_id: key.topic for key, each in wanted.items()}
+            request.topics = _topics(self.partitions)
+            self._names = {each.topic_id: key.topic for key, each in self.partitions.items()}
 
     def take(self, response: FetchResponse) -> Sequence[Answer] | None:
         """The partitions that the answer is about; None if it refuses the fetch, or does not fit to it."""

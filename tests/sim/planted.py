@@ -276,7 +276,7 @@ def a_session_evicted_while_in_use() -> None:
     def make_room(self: FetchSessionCache, is_follower: bool, size: int, now: int) -> bool:
         if not self._has_room(size) and self._sessions:
             evicted = next(iter(self._sessions.values()))
-            evicted.partitions.clear()
+            evicted.update({}, list(evicted.partitions))
             return True
         return self._has_room(size)
 

@@ -152,6 +152,14 @@ class DelayedFetch:
         self._unknown = set(range(len(self.places)))
         """The places that are to be looked at, whichever has changed."""
 
+    def add(self, place: FetchPlace) -> None:
+        """Wait for this partition, too. It is looked at when it is known what has happened there."""
+        number = len(self.places)
+        self.places.append(place)
+        self._numbers.setdefault(place.topic_partition, []).append(number)
+        self._bytes.append(0)
+        self._unknown.add(number)
+
     def has_enough(self, key: Hashable = None) -> bool:
         """Whether the reader is to be answered now. Nothing is read for that. Something has happened to `key`; None:
         perhaps to all."""

@@ -132,6 +132,7 @@ class Partition:
     def update(self, registration: PartitionRegistration, image: MetadataImage, now: int) -> bool:
         """Take over what the controller decided; whether leader or leader epoch changed."""
         self._image = image
+        self.end_quiet()
         if registration.partition_epoch < self.partition_epoch:
             return False  # an answer of the controller was newer
         self._replicas = registration.replicas
@@ -182,6 +183,7 @@ class Partition:
     def set_image(self, image: MetadataImage) -> None:
         """Other brokers came or went."""
         self._image = image
+        self.end_quiet()  # a follower's process may be another one
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """KafkaError unless this broker leads, in the epoch that the client believes in."""
@@ -298,6 +300,25 @@ class Partition:
             )
         follower.record_fetch(fetch_offset, log_start_offset, self.log.log_end_offset, broker_epoch, now)
         return self.advance_high_watermark(now)
+
+    def follower_without_news(self, replica: int, offset: int, leader_epoch: int, start: int) -> FollowerState | None:
+        """The follower that fetched at `offset`, in this leader epoch, and was last answered that the log begins at
+        `start` and is committed up to `offset`; None unless it will hear the same until something happens here.
+
+        It must be in sync, for each fetch of one that is not is a chance to be taken in. And all must be committed: as
+        long as something is not, each fetch is a chance to commit it."""
+        log, follower = self.log, self.followers.get(replica)
+        if follower is None or replica not in self.isr_state.isr or not self._may_join(follower):
+            return None
+        has_all = follower.end_offset == offset == log.high_watermark == log.log_end_offset
+        knows_all = (leader_epoch, start) == (self.leader_epoch, log.log_start_offset)
+        return follower if self.is_leader and has_all and knows_all else None
+
+    def end_quiet(self) -> None:
+        """Something has changed, or is about to: all fetches of followers look at this partition again."""
+        for follower in self.followers.values():
+            if follower.quiet is not None:
+                follower.end_quiet()
 
     def advance_high_watermark(self, now: int) -> bool:
         """Move the high watermark to where all that must be waited for have arrived; whether it rose."""

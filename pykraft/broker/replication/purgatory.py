@@ -20,7 +20,7 @@ Follows org.apache.kafka.server.purgatory.{DelayedOperation,DelayedOperationPurg
 departed clients asked for until it expires.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 from pykraft.common.core import Promise
@@ -51,7 +51,7 @@ class _Watcher:
 
     __slots__ = ("is_being_tried", "keys", "operation", "task")
 
-    def __init__(self, operation: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
+    def __init__(self, operation: DelayedOperation, keys: list[Hashable]) -> None:
         self.operation = operation
         self.keys = keys
         self.is_being_tried = False
@@ -81,14 +81,22 @@ class Purgatory:
         self.watch(operation, keys, deadline)
         return False
 
-    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], deadline: int) -> None:
-        """Watch these keys for an operation that was tried already."""
-        watcher = _Watcher(operation, tuple(keys))
+    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], deadline: int) -> Callable[[Hashable], None]:
+        """Watch these keys for an operation that was tried already. While it waits, the function that is returned lets
+        it watch another key."""
+        watcher = _Watcher(operation, list(keys))
         for key in watcher.keys:
             self._watchers.setdefault(key, {})[watcher] = None
         self._waiting += 1
         watcher.task = self._timer.at(deadline, lambda _: self._expire(watcher))
         operation.promise.on_abandoned(lambda: self._leave(watcher))
+        return lambda key: self._watch_also(watcher, key)
+
+    def _watch_also(self, watcher: _Watcher, key: Hashable) -> None:
+        watchers = self._watchers.setdefault(key, {})
+        if watcher not in watchers:
+            watchers[watcher] = None
+            watcher.keys.append(key)
 
     def check(self, key: Hashable) -> None:
         """Something happened to `key`: try what watches it."""

@@ -11,6 +11,10 @@ and its leader epochs begin at 0 again. So an answer counts only for the log tha
 which it was asked, and while that log still ends where it did then (`_Asked`). Any other answer is dropped, and the
 follower asks again.
 
+Most partitions are idle, and there may be thousands. So a poll looks only at those of which the next fetch may have to
+say something else than the last one (`loud`): new ones, those that were answered, that rest or are held off, that lag,
+and those whose log begins later now. All others are in the session, as the last fetch has left them there.
+
 What can go wrong with one partition does not hold up the others: it rests for ``replica.fetch.backoff.ms``. A partition
 whose leader epoch is outdated here rests until the metadata log has brought the new one. A throttled partition that is
 not in sync is left out while this broker's quota is exceeded (`replication_quotas`).
@@ -98,24 +102,41 @@ class ReplicaFetcher:
         self._room = room
         self.is_held_off = False
         """Whether it fetches nothing, and some of it because of the throttle."""
-        self._followed: dict[TopicPartition, _Followed] = {}
+        self.followed: dict[TopicPartition, _Followed] = {}
+        self.loud: dict[TopicPartition, _Followed] = {}
+        """Those at which the next poll looks."""
+        self._asked: dict[TopicPartition, _Asked] = {}
+        """What the last fetch that named a partition said of it."""
+        self._removed: set[TopicPartition] = set()
+        """Those that are not followed any more since the last fetch."""
         self.session = FetchSessionHandler()
         self._in_flight = False
         self._resting_until = 0
         self._outbox: list[Outbound] = []
 
     def add(self, partition: Partition) -> None:
-        self._followed[partition.topic_partition] = _Followed(partition)
+        key = partition.topic_partition
+        self.followed[key] = self.loud[key] = _Followed(partition)
+        self._removed.discard(key)
 
     def remove(self, partition: Partition) -> None:
-        self._followed.pop(partition.topic_partition, None)
+        key = partition.topic_partition
+        if self.followed.pop(key, None) is not None:
+            self.loud.pop(key, None)
+            self._removed.add(key)
+
+    def look_at(self, partition: Partition) -> None:
+        """The log has changed, and the leader is to hear of that."""
+        followed = self.followed.get(partition.topic_partition)
+        if followed is not None:
+            self.loud[partition.topic_partition] = followed
 
     def set_node(self, node: Node | None) -> None:
         self._node = node
 
     @property
     def is_idle(self) -> bool:
-        return not self._followed
+        return not self.followed
 
     def poll(self, now: int) -> Poll:
         outbox, self._outbox = self._outbox, []
@@ -124,49 +145,43 @@ class ReplicaFetcher:
             return Poll(FOREVER, outbox)
         if now < self._resting_until:
             return Poll(self._resting_until, outbox)
-        awake, wake_at = self._awake(now)
-        if not awake:
+        awake, asleep, wake_at = self._awake(now)
+        if not awake and len(self.followed) == len(asleep):
+            self.is_held_off = any(followed.resting_until <= now for followed in asleep)
             return Poll(wake_at, outbox)
         self._in_flight = True
-        asked = {followed.partition.topic_partition: _asked(followed) for followed in awake}
         outbox.append(
             Outbound(
                 CHANNEL,
                 self._node,
-                self._request([followed.partition for followed in awake]),
-                lambda response, then: self._on_response(asked, response, then),
+                self._request(awake, asleep),
+                self._on_response,
                 self._values[keys.REPLICA_SOCKET_TIMEOUT_MS],
             )
         )
         return Poll(FOREVER, outbox)
 
-    def _awake(self, now: int) -> tuple[list[_Followed], int]:
-        """The partitions to fetch now; and if there are none, when there may be some."""
-        awake, wake_at, is_held_off = [], FOREVER, False
-        for topic_partition, followed in self._followed.items():
+    def _awake(self, now: int) -> tuple[list[_Followed], list[_Followed], int]:
+        """Of the loud partitions those to fetch now, and those to leave out; and when some of these may be fetched."""
+        if not self.session.is_incremental:
+            self.loud = dict(self.followed)
+        awake, asleep, wake_at = [], [], FOREVER
+        for topic_partition, followed in self.loud.items():
             if followed.resting_until > now:
                 wake_at = min(wake_at, followed.resting_until)
+                asleep.append(followed)
             elif self._quotas.holds_off(topic_partition, followed.lag):
                 wake_at = min(wake_at, now + self._values[keys.REPLICA_FETCH_BACKOFF_MS])
-                is_held_off = True
+                asleep.append(followed)
             else:
                 awake.append(followed)
-        self.is_held_off = is_held_off and not awake
-        return awake, wake_at
+        return awake, asleep, wake_at
 
-    def _request(self, partitions: list[Partition]) -> FetchRequest:
-        max_bytes = self._values[keys.REPLICA_FETCH_MAX_BYTES]
-        wanted = {
-            partition.topic_partition: Wanted(
-                topic_id=partition.key.topic_id,
-                fetch_offset=partition.log.log_end_offset,
-                partition_max_bytes=max_bytes,
-                current_leader_epoch=partition.leader_epoch,
-                last_fetched_epoch=partition.log.latest_epoch,
-                log_start_offset=partition.log.log_start_offset,
-            )
-            for partition in sorted(partitions, key=lambda partition: partition.key)
-        }
+    def _request(self, awake: list[_Followed], asleep: list[_Followed]) -> FetchRequest:
+        wanted = {}
+        for followed in sorted(awake, key=lambda followed: followed.partition.key):
+            key = followed.partition.topic_partition
+            wanted[key], self._asked[key] = self.wanted(followed.partition), _asked(followed)
         replica = FetchRequest.ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
         request = FetchRequest(
             replica_id=self._broker_id,
@@ -176,12 +191,33 @@ class ReplicaFetcher:
             max_bytes=self._values[keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
             topics=[],
         )
-        self.session.fill(request, wanted)
+        unwanted = sorted(self._removed.union(followed.partition.topic_partition for followed in asleep))
+        for key in unwanted:
+            self._asked.pop(key, None)
+        if self.session.is_incremental:
+            self.session.fill_changed(request, wanted, unwanted)
+        else:
+            self.session.fill(request, wanted)
+        # The throttle may hold off one that lags before it hears anything new.
+        loud = [*asleep, *(followed for followed in awake if followed.lag != 0)]
+        self.loud = {followed.partition.topic_partition: followed for followed in loud}
+        self._removed = set()
         return request
+
+    def wanted(self, partition: Partition) -> Wanted:
+        """What a fetch says of this partition now."""
+        return Wanted(
+            topic_id=partition.key.topic_id,
+            fetch_offset=partition.log.log_end_offset,
+            partition_max_bytes=self._values[keys.REPLICA_FETCH_MAX_BYTES],
+            current_leader_epoch=partition.leader_epoch,
+            last_fetched_epoch=partition.log.latest_epoch,
+            log_start_offset=partition.log.log_start_offset,
+        )
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _on_response(self, asked: dict[TopicPartition, _Asked], response: FetchResponse | Failure, now: int) -> None:
+    def _on_response(self, response: FetchResponse | Failure, now: int) -> None:
         self._in_flight = False
         self._room.mark("answer")
         rest_until = now + self._values[keys.REPLICA_FETCH_BACKOFF_MS]
@@ -196,10 +232,11 @@ class ReplicaFetcher:
                 self._resting_until = rest_until
             return
         for topic_partition, answer in answers:
-            followed = self._followed.get(topic_partition)
+            followed = self.followed.get(topic_partition)
             if followed is None:
                 continue
-            if self._is_current(followed, asked.get(topic_partition)):
+            self.loud[topic_partition] = followed
+            if self._is_current(followed, self._asked.get(topic_partition)):
                 self._process(followed, answer, rest_until)
             else:
                 # What was asked of another log, or from elsewhere, is of no use. The leader takes it for known.
@@ -250,14 +287,14 @@ class ReplicaFetcher:
         if count or partition.log.high_watermark > high_watermark_before:
             self._on_news(partition)
         self._quotas.follower.record(partition.topic_partition, len(records))
-        followed = self._followed.get(partition.topic_partition)
+        followed = self.followed.get(partition.topic_partition)
         if followed is not None:
             followed.lag = max(0, answer.high_watermark - partition.log.log_end_offset)
 
     @property
     def max_lag(self) -> int:
         """How many records the slowest replica has still to fetch from this leader."""
-        return max((followed.lag or 0 for followed in self._followed.values()), default=0)
+        return max((followed.lag or 0 for followed in self.followed.values()), default=0)
 
     def _truncate(self, partition: Partition, leaders_end: FetchResponse.Topic.Partition.EpochEndOffset) -> None:
         """The leader's log of that epoch (the largest it has up to ours) ends there: cut ours to where both agree."""
@@ -287,7 +324,7 @@ class ReplicaFetcher:
         question = _asked(followed)
 
         def on_response(response: Any, now: int) -> None:
-            now_followed = self._followed.get(partition.topic_partition)
+            now_followed = self.followed.get(partition.topic_partition)
             if not isinstance(response, ListOffsetsResponse) or now_followed is None:
                 return
             if not self._is_current(now_followed, question):

@@ -11,11 +11,13 @@ Follows kafka.server.ReplicaManager.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
 from pykraft.broker.replication.alter_partition import AlterPartitionManager
 from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, is_prefix, read_partition
+from pykraft.broker.replication.follower_state import FollowerState
 from pykraft.broker.replication.partition import NO_EPOCH, IsrProposal, Partition
 from pykraft.broker.replication.purgatory import Purgatory
 from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
@@ -268,6 +270,7 @@ class ReplicaManager:
         self.quotas.set_topic(key.topic, log.config)
         max_lag_ms = self._values[keys.REPLICA_LAG_TIME_MAX_MS]
         partition = Partition(self.broker_id, key, log, max_lag_ms, self._trace)
+        log.on_log_start = partial(self._on_log_start, partition)
         self.partitions[key.topic_partition] = partition
         return partition
 
@@ -426,6 +429,8 @@ class ReplicaManager:
 
     def _wake(self, partition: Partition) -> None:
         """Something happened to the partition: requests that wait for it are tried again."""
+        if partition.followers:
+            partition.end_quiet()
         on_news = self._watched.get(partition.key.topic)
         if on_news is not None:
             on_news(partition.key.partition)
@@ -443,6 +448,13 @@ class ReplicaManager:
             raise self.on_disk_failure(error) from error
         self._trace("log_start", partition=str(topic_partition), offset=partition.log.log_start_offset)
         return wanted
+
+    def _on_log_start(self, partition: Partition) -> None:
+        """A log begins later now: its followers, or its leader, are to hear of that. In the middle of a deletion."""
+        partition.end_quiet()
+        fetcher = self.fetchers.get(partition.leader_id)
+        if fetcher is not None:
+            fetcher.look_at(partition)
 
     def write_log_starts(self) -> None:
         """Write down where the logs begin; KafkaError if the disk fails."""
@@ -513,6 +525,17 @@ class ReplicaManager:
         else:
             self.deletes.check(partition.topic_partition)
         return place
+
+    def follower_without_news(self, result: FetchResult, replica: int) -> FollowerState | None:
+        """The follower, if it knows by this result all that there is to know of the partition, and will hear the same
+        until something happens there."""
+        place, partition = result.place, self.held(result.place)
+        is_told_all = result.high_watermark == place.offset and not result.size and not result.is_news
+        if partition is None or place.refused is not None or not is_told_all:
+            return None
+        return partition.follower_without_news(
+            replica, place.offset, place.current_leader_epoch, result.log_start_offset
+        )
 
     def note_told(self, results: Sequence[FetchResult], replica: int) -> None:
         """A follower is sent this answer, and with it the high watermarks."""

@@ -4,6 +4,9 @@
 follower's newest fetch is in the leader's hands, the leader's session has the partitions that this fetch is about, at
 the same offsets. What is missing there is never fetched again.
 
+*Of quiet partitions*: a session does not look at them, so their follower is in sync, has all there is, and knows that
+all is committed. If something happened to one and did not make it loud, its follower would not hear of it.
+
 *Of followers*: a leader refuses a fetch with OFFSET_OUT_OF_RANGE if the follower has no record, or none that the leader
 has not deleted. To every other follower whose log is no prefix of its own it says where the two part.
 
@@ -18,7 +21,9 @@ Follows org.apache.kafka.server.FetchSession and org.apache.kafka.coordinator.gr
 from collections.abc import Mapping
 
 from pykraft.broker.broker import Broker
+from pykraft.broker.replication.partition import Partition
 from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
+from pykraft.broker.requests.data.fetch_sessions import CachedPartition
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.shard import GroupShard
@@ -32,6 +37,7 @@ def check_sessions(brokers: Mapping[int, Broker]) -> None:
         for leader_id, fetcher in broker.replicas.fetchers.items():
             if leader_id in brokers:
                 _check_fetch_session(node_id, fetcher, leader_id, brokers[leader_id])
+        _check_quiet(node_id, broker)
         for partition in broker.groups.runtime.active_partitions():
             _check_members(node_id, broker.groups.runtime.active(partition))
 
@@ -51,6 +57,41 @@ def _check_fetch_session(node_id: int, fetcher: ReplicaFetcher, leader_id: int, 
         not wrong and not held,
         f"node {node_id} fetches from node {leader_id} in a session; the leader's lacks the offsets of {wrong} and "
         f"has {len(held)} partitions too many",
+    )
+
+
+def _check_quiet(node_id: int, broker: Broker) -> None:
+    """What the sessions of this broker do not look at, and what its own fetches do not."""
+    led = {(each.key.topic_id, each.key.partition): each for each in broker.replicas.partitions.values()}
+    for session in broker.fetch_sessions.sessions:
+        for asked, cached in session.partitions.items():
+            if asked in session.loud:
+                continue
+            partition = led.get(asked[1:])
+            require(
+                partition is not None and _has_no_news(partition, session.reader.replica_id, cached),
+                f"{partition}: node {node_id} does not look at it in the fetches of node {session.reader.replica_id}, "
+                f"which has asked for {cached.wanted.fetch_offset}",
+            )
+    for leader_id, fetcher in broker.replicas.fetchers.items():
+        if fetcher.session.is_incremental:
+            for key, followed in fetcher.followed.items():
+                if key in fetcher.loud:
+                    continue
+                require(
+                    fetcher.session.partitions[key] == fetcher.wanted(followed.partition),
+                    f"{key}: node {node_id} does not tell node {leader_id} what is new of it",
+                )
+
+
+def _has_no_news(partition: Partition, replica: int, cached: CachedPartition) -> bool:
+    log, asked = partition.log, cached.wanted
+    return (
+        partition.is_leader
+        and replica in partition.isr_state.isr
+        and asked.current_leader_epoch == partition.leader_epoch
+        and asked.fetch_offset == log.log_end_offset == log.high_watermark == cached.high_watermark
+        and log.log_start_offset == cached.log_start_offset
     )
 
 

@@ -1,7 +1,7 @@
 """Fetch on a broker's listener, versions 4 to 18: consumers read, and followers replicate. Behaviour to know:
 
 * In a fetch session (`broker.requests.data.fetch_sessions`) a request is about all partitions of the session, and the
-  answer leaves out those without news.
+  answer leaves out those without news. Quiet partitions of a follower are not even looked at.
 * From version 13 on topics go by id; an id that this broker does not know is UNKNOWN_TOPIC_ID.
 * From version 11 on a consumer may read from a follower, and says in which rack it is; a leader with a replica selector
   (`broker.replication.replica_selector`) may send it to a follower.
@@ -93,15 +93,22 @@ class FetchApis:
         is_replica = replica.replica_id >= 0
         # A replica is asked about once, as a part of the cluster; a consumer for each topic.
         is_stranger = is_replica and not allows_on_cluster(self._authorizer, context, AclOperation.CLUSTER_ACTION)
+        reader = Reader(
+            context.principal,
+            is_replica and not is_stranger,
+            context.api_version >= FIRST_VERSION_BY_ID,
+            replica.replica_id,
+            replica.replica_epoch,
+        )
         try:
-            session = self._session(request, context, is_replica and not is_stranger, now)
+            session = self._session(request, reader, now)
         except KafkaError as error:
             return FetchResponse(error_code=error.code, responses=[])
         params = self._params(request, context, replica.replica_id)
         asking = _Asking(request, context, session, params, replica.replica_epoch, is_stranger)
         return ItemByItem(list(session.wanted.items()), partial(self._place, asking), partial(self._placed, asking))
 
-    def _session(self, request: FetchRequest, context: RequestContext, is_follower: bool, now: int) -> FetchContext:
+    def _session(self, request: FetchRequest, reader: Reader, now: int) -> FetchContext:
         """What the request is about; KafkaError if that is a session which is not here."""
         wanted: dict[Asked, FetchRequest.Topic.Partition] = {
             (topic.topic, topic.topic_id, partition.partition): partition
@@ -113,7 +120,6 @@ class FetchApis:
             for topic in request.forgotten_topics_data
             for number in topic.partitions
         ]
-        reader = Reader(context.principal, is_follower, context.api_version >= FIRST_VERSION_BY_ID)
         return self._sessions.context(request, wanted, forgotten, reader, now)
 
     def _params(self, request: FetchRequest, context: RequestContext, replica_id: int) -> FetchParams:
@@ -170,9 +176,11 @@ class FetchApis:
     def _placed(self, asking: _Asking, places: list[FetchPlace], now: int) -> Handled:
         """Read at once, or once there is enough."""
         wait_ms = asking.request.max_wait_ms
-        if wait_ms <= 0 or not places:
+        if wait_ms <= 0:
             return self._read(asking, places, 0, True)
         if not self._has_records(asking.params, places):
+            if not asking.session.may_wait:
+                return self._read(asking, places, 0, True)
             fetch = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
             if not fetch.has_enough():
                 return self._wait(asking, fetch, now + wait_ms)
@@ -192,9 +200,14 @@ class FetchApis:
         return False
 
     def _wait(self, asking: _Asking, fetch: DelayedFetch, deadline: int) -> Promise[ItemByItem]:
-        asking.session.begin_wait(fetch.promise)
         watched = sorted({place.topic_partition for place in fetch.places})
-        self._replicas.fetches.watch(fetch, watched, deadline)
+        watch_also = self._replicas.fetches.watch(fetch, watched, deadline)
+
+        def join(place: FetchPlace) -> None:
+            fetch.add(place)
+            watch_also(place.topic_partition)
+
+        asking.session.begin_wait(fetch.promise, join)
         return fetch.promise.map(partial(self._read, asking, fetch.places, deadline))
 
     def _read(self, asking: _Asking, places: list[FetchPlace], deadline: int, is_last: bool) -> ItemByItem:
@@ -202,7 +215,8 @@ class FetchApis:
         reader = FetchReader(self._replicas, asking.params)
 
         def judge(results: list[FetchResult], now: int) -> Handled:
-            if is_last or reader.has_some or reader.is_worth_an_answer(results):
+            is_to_answer = is_last or reader.has_some or not asking.session.may_wait
+            if is_to_answer or reader.is_worth_an_answer(results):
                 return self._fetched(asking, results, now)
             again = DelayedFetch(replicas=self._replicas, places=places, params=asking.params)
             return self._wait(asking, again, deadline)
@@ -226,6 +240,10 @@ class FetchApis:
             (name, topic_id, _), result = wanted
             if session.note(wanted[0], result):
                 topics.setdefault((name, topic_id), []).append(self._answer(asking, result, leaders))
+            elif replica_id >= 0:
+                follower = self._replicas.follower_without_news(result, replica_id)
+                if follower is not None:
+                    session.rest(wanted[0], follower, result.place)
 
         def respond(_: list[None], now: int) -> FetchResponse:
             return FetchResponse(

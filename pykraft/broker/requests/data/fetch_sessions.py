@@ -19,24 +19,38 @@ answer to a fetch that waited while another request of its session came.
 
 *Fairness*: partitions are read in the session's order until the answer is full. One that gave records goes to the end.
 
+*Quiet partitions*: of a follower's partitions most are idle, and a fetch that looks at each of them costs the broker
+more than all else that it does. A partition becomes quiet when an answer had no news of it and the follower lacks
+nothing: it is in sync, has the whole log, all of it is committed, and the follower knows that. The next fetches do not
+look at it. It becomes loud again when a request names it, and when anything happens that an answer might have to tell::
+
+    a record, the high watermark, the log start offset        Partition.end_quiet, before what waits is tried
+    leader epoch, ISR, settings, deletion, other brokers      the same
+    another process of the follower, another principal        FetchSession.read_by
+
+The fetch that waits then waits for this partition, too. If none waits, a fetch that is under way answers at once, and
+the next one looks at it. A quiet follower is caught up as long as its session fetches (`FollowerState`).
+
 *The cache* has a number of slots. When all are taken, a new session evicts one that was not used for two minutes; else
 one of less worth that is two minutes old: a follower's is worth more than a consumer's, and a larger one more than a
 smaller one. A follower also evicts a consumer's young session. The reader of an evicted session hears that its id is
 unknown, and begins again; a reader for which there is no room fetches without a session.
 
-What is ours: a session whose fetch waits in the purgatory is not evicted. A session serves only the principal that
-began it (the authorizer is asked about each partition at each fetch, as in Kafka). A client that says it is a follower
-counts as one if it may be one. A session holds no more partitions than one request may name, and all sessions together
-no more than `MOST_PARTITIONS`. There are no shards of the cache: one thread uses it.
+What is ours: quiet partitions, for Kafka looks at all partitions in each fetch. A session whose fetch waits in the
+purgatory is not evicted. A session serves only the principal that began it (the authorizer is asked about each
+partition at each fetch, as in Kafka). A client that says it is a follower counts as one if it may be one. A session
+holds no more partitions than one request may name, and all sessions together no more than `MOST_PARTITIONS`. There are
+no shards of the cache: one thread uses it.
 
 Follows org.apache.kafka.server.{FetchSession,FetchManager,FetchContext,FetchSessionCacheShard}.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from pykraft.broker.replication.fetching import FetchResult
+from pykraft.broker.replication.fetching import FetchPlace, FetchResult
+from pykraft.broker.replication.follower_state import FollowerState
 from pykraft.broker.requests.data.partitions import Asked
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
@@ -60,17 +74,22 @@ class Reader(NamedTuple):
     principal: str
     is_follower: bool
     uses_topic_ids: bool
+    replica_id: int = -1
+    broker_epoch: int = -1
+    """Of a replica: which process of its broker it is."""
 
 
 class CachedPartition:
     """What a reader asks of a partition, and what it was answered last."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("follower", "high_watermark", "log_start_offset", "wanted")
 
     def __init__(self, wanted: Wanted, high_watermark: int = -1, log_start_offset: int = -1) -> None:
         self.wanted = wanted
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
+        self.follower: FollowerState | None = None
+        """Set while the partition is quiet."""
 
     def note(self, result: FetchResult) -> bool:
         """Take down what the reader is answered; whether it is news."""
@@ -93,14 +112,28 @@ def taken_high_watermark(result: FetchResult) -> int:
 
 
 class FetchSession:
-    """One reader's partitions, in the order in which they are read."""
+    """One reader's partitions."""
 
-    __slots__ = ("created", "epoch", "last_used", "partitions", "reader", "session_id", "size", "waiting")
+    __slots__ = (
+        "created",
+        "epoch",
+        "has_missed_news",
+        "join",
+        "last_used",
+        "loud",
+        "partitions",
+        "reader",
+        "session_id",
+        "size",
+        "waiting",
+    )
 
     def __init__(self, session_id: int, reader: Reader, partitions: dict[Asked, CachedPartition], now: int) -> None:
         self.session_id = session_id
         self.reader = reader
         self.partitions = partitions
+        self.loud = dict(partitions)
+        """Those that a fetch looks at, in the order in which they are read."""
         self.created = self.last_used = now
         self.epoch = next_session_epoch(INITIAL_EPOCH)
         """That the next request must have."""
@@ -108,6 +141,10 @@ class FetchSession:
         """How many partitions it had when it was last used."""
         self.waiting: Promise[bool] | None = None
         """The results of its last fetch that had to wait."""
+        self.join: Callable[[Asked, FetchPlace], None]
+        """Lets that fetch wait for another partition."""
+        self.has_missed_news = False
+        """Whether something has happened to a quiet partition while a fetch was under way and did not wait."""
 
     @property
     def is_waiting(self) -> bool:
@@ -123,31 +160,83 @@ class FetchSession:
         for asked, partition in wanted.items():
             cached = self.partitions.get(asked)
             if cached is None:
-                self.partitions[asked] = CachedPartition(partition)
+                self.partitions[asked] = self.loud[asked] = CachedPartition(partition)
             else:
+                if cached.follower is not None:
+                    cached.follower.end_quiet()
                 cached.wanted = partition
         for asked in forgotten:
-            self.partitions.pop(asked, None)
+            cached = self.partitions.get(asked)
+            if cached is not None:
+                if cached.follower is not None:
+                    cached.follower.end_quiet()
+                del self.partitions[asked], self.loud[asked]
+
+    def read_by(self, reader: Reader) -> None:
+        """Another reader goes on with the session: each partition is looked at again."""
+        self.reader = reader
+        for cached in self.partitions.values():
+            if cached.follower is not None:
+                cached.follower.end_quiet()
+
+    def rest(self, asked: Asked, follower: FollowerState, place: FetchPlace) -> None:
+        """The partition is quiet from now on."""
+        follower.begin_quiet(Quiet(self, asked, place))
+        self.partitions[asked].follower = follower
+        self.loud.pop(asked, None)
+
+    def wake(self, asked: Asked, place: FetchPlace) -> None:
+        """The partition is loud again."""
+        cached = self.loud[asked] = self.partitions[asked]
+        cached.follower = None
+        if self.is_waiting:
+            self.join(asked, place)
+        else:
+            self.has_missed_news = True
+
+
+class Quiet(NamedTuple):
+    """A quiet partition of a session. It is the `QuietPartition` of its follower."""
+
+    session: FetchSession
+    asked: Asked
+    place: FetchPlace
+    """What each fetch asks of it."""
+
+    @property
+    def last_fetch(self) -> int:
+        return self.session.last_used
+
+    def wake(self) -> None:
+        self.session.wake(self.asked, self.place)
 
 
 class FetchContext:
     """What one fetch is about, and what of it is answered. This one belongs to no session."""
 
-    def __init__(self, wanted: Mapping[Asked, Wanted]) -> None:
+    def __init__(self, wanted: dict[Asked, Wanted]) -> None:
         self.wanted = wanted
-        """All partitions that the fetch is about."""
+        """The partitions that the fetch looks at."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the fetch may wait for news; else it is answered with what there is."""
+        return bool(self.wanted)
 
     @property
     def error(self) -> ErrorCode:
         """Why the fetch is not answered after all."""
         return ErrorCode.NONE
 
-    def begin_wait(self, waiting: Promise[bool]) -> None:
-        """The fetch waits until it is time to read."""
+    def begin_wait(self, waiting: Promise[bool], join: Callable[[FetchPlace], None]) -> None:
+        """The fetch waits until it is time to read. `join` lets it wait for another partition, which it reads last."""
 
     def note(self, asked: Asked, result: FetchResult) -> bool:
         """Whether the result is to be in the answer, where it will be noted as known to the reader."""
         return True
+
+    def rest(self, asked: Asked, follower: FollowerState, place: FetchPlace) -> None:
+        """The follower lacks nothing of this partition, and knows it: until something happens, no fetch looks at it."""
 
     def session_id(self, now: int) -> int:
         """The session that the answer names, when all results are noted."""
@@ -162,7 +251,7 @@ class FetchContext:
 class FullFetchContext(FetchContext):
     """A fetch that names all its partitions, and begins a session if there is room."""
 
-    def __init__(self, cache: "FetchSessionCache", reader: Reader, wanted: Mapping[Asked, Wanted]) -> None:
+    def __init__(self, cache: "FetchSessionCache", reader: Reader, wanted: dict[Asked, Wanted]) -> None:
         super().__init__(wanted)
         self._cache = cache
         self._reader = reader
@@ -178,28 +267,42 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A fetch that is about all partitions of its session, whichever it names."""
+    """A fetch that is about all partitions of its session, whichever it names. It looks at those that are loud."""
 
     def __init__(self, session: FetchSession) -> None:
-        super().__init__({asked: cached.wanted for asked, cached in session.partitions.items()})
+        super().__init__({asked: cached.wanted for asked, cached in session.loud.items()})
         self._session = session
         self._epoch = session.epoch
+        session.waiting, session.has_missed_news = None, False
+
+    @property
+    def may_wait(self) -> bool:
+        return self._session.epoch == self._epoch and not self._session.has_missed_news
 
     @property
     def error(self) -> ErrorCode:
         is_last = self._session.epoch == self._epoch
         return ErrorCode.NONE if is_last else ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
-    def begin_wait(self, waiting: Promise[bool]) -> None:
-        self._session.waiting = waiting
+    def begin_wait(self, waiting: Promise[bool], join: Callable[[FetchPlace], None]) -> None:
+        def join_as(asked: Asked, place: FetchPlace) -> None:
+            self.wanted[asked] = self._session.partitions[asked].wanted
+            join(place)
+
+        self._session.waiting, self._session.join = waiting, join_as
 
     def note(self, asked: Asked, result: FetchResult) -> bool:
         cached = self._session.partitions.get(asked)
         if cached is None or not cached.note(result):
             return False
-        if result.size > 0:
-            self._session.partitions[asked] = self._session.partitions.pop(asked)
+        if result.size > 0 and asked in self._session.loud:
+            self._session.loud[asked] = self._session.loud.pop(asked)
         return True
+
+    def rest(self, asked: Asked, follower: FollowerState, place: FetchPlace) -> None:
+        cached = self._session.partitions.get(asked)
+        if self.error is ErrorCode.NONE and cached is not None and cached.wanted is self.wanted[asked]:
+            self._session.rest(asked, follower, place)
 
     def session_id(self, now: int) -> int:
         return self._session.session_id
@@ -225,6 +328,10 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def sessions(self) -> Collection[FetchSession]:
+        return self._sessions.values()
+
     def session(self, session_id: int) -> FetchSession | None:
         """The session with this id, if there is one."""
         return self._sessions.get(session_id)
@@ -237,7 +344,7 @@ class FetchSessionCache:
     def context(
         self,
         request: FetchRequest,
-        wanted: Mapping[Asked, Wanted],
+        wanted: dict[Asked, Wanted],
         forgotten: Iterable[Asked],
         reader: Reader,
         now: int,
@@ -257,6 +364,8 @@ class FetchSessionCache:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.reader.uses_topic_ids != reader.uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if session.reader != reader:
+            session.read_by(reader)
         session.update(wanted, forgotten)
         if not session.partitions:
             self._remove(session)

@@ -613,3 +613,143 @@ def test_an_answer_that_never_came_is_asked_for_again_until_the_log_tells() -> N
     asking.partition.update(registration(change=2), image(), 0)
     asking.answer(isr=[1, 2], partition_epoch=9)
     assert asking.partition.isr_state.isr == {1, 2, 3}, "the metadata log was faster"
+
+
+# --- what a fetch looks at --------------------------------------------------------------------------------------------
+
+
+class Following:
+    """Broker 1 follows some partitions of broker 2, all in one session, and knows all that there is."""
+
+    def __init__(self, partitions: int, quotas: ReplicationQuotas = UNLIMITED) -> None:
+        follower, self.fetcher, self.script = following(quotas=quotas)
+        self.partitions = [follower, *map(self.replica, range(1, partitions))]
+        for each in self.partitions[1:]:
+            self.fetcher.add(each)
+        self.ask()
+        self.answer(**{f"p{number}": {} for number in range(partitions)})
+        self.ask()
+        self.answer()
+
+    @staticmethod
+    def replica(number: int, epoch: int = 5) -> Partition:
+        log = open_log()
+        fill(log, 1, leader_epoch=4, count=1)
+        made = Partition(1, TopicIdPartition(TOPIC_ID, PARTITION[0], number), log, 1000, Tracer(1, Silence()))
+        made.update(registration(leader=2, epoch=epoch), image(), 0)
+        return made
+
+    def ask(self, after_ms: int = 0) -> tuple[dict[int, int], list[int]]:
+        """The offsets of the partitions that the next fetch names, and the partitions that it forgets."""
+        self.script.poll(after_ms)
+        request = self.script.asked(FetchRequest)
+        said = {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
+        return said, [number for topic in request.forgotten_topics_data for number in topic.partitions]
+
+    def answer(self, error: ErrorCode = ErrorCode.NONE, **fields: dict[str, Any]) -> None:
+        """Answer the fetch with these partitions, `p7` is number 7."""
+        topic = FetchResponse.Topic
+        parts = [
+            topic.Partition(partition_index=int(name[1:])).replace(**{"high_watermark": 0, **each})
+            for name, each in fields.items()
+        ]
+        answer = FetchResponse(
+            error_code=error, session_id=77, responses=[topic(topic_id=TOPIC_ID, partitions=parts)] if parts else []
+        )
+        self.script.answer(FetchRequest, answer)
+
+    @property
+    def loud(self) -> list[int]:
+        return sorted(key.partition for key in self.fetcher.loud)
+
+
+def test_a_poll_looks_at_none_of_a_thousand_idle_partitions() -> None:
+    many = Following(1000)
+    assert len(many.fetcher.followed) == 1000 and not many.loud
+    assert many.ask() == ({}, [])
+    many.answer(p7={"records": at(1, batch(), 5).buffer})
+    assert many.loud == [7]
+    assert many.ask() == ({7: 2}, [])
+    many.answer(p7={"high_watermark": 2})
+    assert many.ask() == ({}, []) and not many.loud
+
+
+def moved_log_start(few: Following) -> None:
+    few.partitions[1].log.update_high_watermark(1)
+    few.partitions[1].log.increase_log_start(1)
+    few.fetcher.look_at(few.partitions[1])
+
+
+def moved(few: Following) -> None:
+    few.fetcher.remove(few.partitions[1])
+
+
+def moved_and_back(few: Following) -> None:
+    few.fetcher.remove(few.partitions[1])
+    few.fetcher.add(few.replica(1))
+
+
+def in_another_epoch(few: Following) -> None:
+    few.fetcher.remove(few.partitions[1])
+    few.partitions[1].update(registration(leader=2, epoch=6, change=2), image(), 0)
+    few.fetcher.add(few.partitions[1])
+
+
+ALL = {0: 0, 1: 1, 2: 1}
+BEHIND = {"diverging_epoch": FetchResponse.Topic.Partition.EpochEndOffset(epoch=4, end_offset=0)}
+
+
+@pytest.mark.parametrize(
+    ("event", "answer", "asked", "forgotten"),
+    [
+        pytest.param(None, {}, {}, [], id="nothing has happened"),
+        pytest.param(None, {"p1": {"records": at(1, batch(2), 5).buffer}}, {1: 3}, [], id="records have come"),
+        pytest.param(None, {"p1": BEHIND}, {1: 0}, [], id="the log was truncated"),
+        pytest.param(None, {"p1": {"high_watermark": 1}}, {}, [], id="what it has is committed"),
+        pytest.param(None, {"p1": {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}}, {}, [1], id="an error: it rests"),
+        pytest.param(None, {"p1": {"error_code": ErrorCode.FENCED_LEADER_EPOCH}}, {}, [1], id="a fenced leader epoch"),
+        pytest.param(moved_log_start, {}, {1: 1}, [], id="the log begins later"),
+        pytest.param(moved, {}, {}, [1], id="it is not followed any more"),
+        pytest.param(moved_and_back, {}, {}, [], id="it is followed again: as before"),
+        pytest.param(in_another_epoch, {}, {1: 1}, [], id="it is followed in another leader epoch"),
+        pytest.param(None, {"error": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}, ALL, [], id="the session is gone"),
+        pytest.param(None, {"error": ErrorCode.INVALID_FETCH_SESSION_EPOCH}, ALL, [], id="the session has gone on"),
+    ],
+)
+def test_a_fetch_says_what_has_changed_since_the_last_one(
+    event: Callable[[Following], None] | None, answer: dict[str, Any], asked: dict[int, int], forgotten: list[int]
+) -> None:
+    few = Following(3)
+    few.ask()
+    if event is not None:
+        event(few)
+    few.answer(**answer)
+    assert few.ask() == (asked, forgotten)
+
+
+def test_a_partition_that_has_rested_is_asked_for_again_though_nothing_else_has_changed() -> None:
+    few = Following(3)
+    few.ask()
+    few.answer(p1={"error_code": ErrorCode.UNKNOWN_SERVER_ERROR})
+    assert few.ask() == ({}, [1])
+    few.answer()
+    assert few.ask(BACKOFF_MS - 1) == ({}, [])
+    few.answer()
+    assert few.ask(1) == ({1: 1}, [])
+
+
+def test_a_log_that_begins_later_while_the_fetch_is_under_way_is_said_with_the_next_one() -> None:
+    few = Following(3)
+    few.ask()
+    moved_log_start(few)
+    few.answer(p0={})
+    assert few.ask() == ({1: 1}, [])
+
+
+def test_a_partition_that_lags_is_looked_at_again_for_the_throttle_may_hold_it_off() -> None:
+    few = Following(3)
+    few.ask()
+    few.answer(p1={"high_watermark": 9})
+    assert few.ask() == ({}, []) and few.loud == [1]
+    few.answer()
+    assert few.loud == [1]

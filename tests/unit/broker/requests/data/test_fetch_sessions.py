@@ -240,7 +240,7 @@ def test_a_session_whose_fetch_waits_is_not_evicted() -> None:
     session = talk.begin(0)
     results: Promise[list[FetchResult]] = Promise()
     waiting = talk.context(session, 1, [], [], CONSUMER)
-    waiting.begin_wait(results)
+    waiting.begin_wait(results, lambda _: None)
     talk.now += 2 * MIN_EVICTION_MS
     assert talk.begin(0, 1, reader=FOLLOWER) == NO_SESSION
     talk.logs[0] = RECORDS
@@ -252,7 +252,7 @@ def test_a_session_whose_fetch_waits_is_not_evicted() -> None:
 def test_a_client_that_hangs_up_while_it_waits_leaves_its_session_to_eviction() -> None:
     talk = Talk(slots=1)
     results: Promise[list[FetchResult]] = Promise()
-    talk.context(talk.begin(0), 1, [], [], CONSUMER).begin_wait(results)
+    talk.context(talk.begin(0), 1, [], [], CONSUMER).begin_wait(results, lambda _: None)
     assert talk.begin(0, reader=FOLLOWER) == NO_SESSION
     results.abandon()
     assert talk.begin(0, reader=FOLLOWER) != NO_SESSION
