@@ -29,16 +29,14 @@ from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
-from pykraft.coordinator.group.classic_groups.classic_group import ClassicState
-from pykraft.coordinator.transaction.state import AT_REST
-from pykraft.metadata.image import MetadataImage, TopicImage
+from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
 from pykraft.sim.laws import sleep_laws
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
-from pykraft.sim.laws.invariants import PLAIN, RECREATED, Violation, require
+from pykraft.sim.laws.invariants import PLAIN, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -46,12 +44,16 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
+from pykraft.sim.settled import missing_in_coordinators, missing_in_partitions, missing_in_transactions
 from pykraft.sim.trouble.faults import Faults
-from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw, leave_out
+from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
+from pykraft.sim.trouble.whole_history import strikes_of
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
+from pykraft.sim.workloads.limits_workload import LimitsWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
@@ -93,7 +95,8 @@ class SimulatedCluster:
     def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
         """`knobs` are the seed's own, unless others are given."""
         self.seed = seed
-        self.knobs: Knobs = draw(seed) if knobs is None else knobs
+        whole = draw(seed) if knobs is None else knobs
+        self.knobs: Knobs = leave_out(whole)
         self.scheduler = Scheduler()
         self._random = Random(f"run {seed}")
         self.network = Network(self.scheduler, *map(self._dice, ("network", "late", "late to clients")))
@@ -110,8 +113,15 @@ class SimulatedCluster:
         about = self.knobs.security, self.knobs.brokers, self.scheduler, self.network
         self.security = ClusterSecurity(*about, self._dice, self._report)
         self._make_nodes()
-        self._faults = Faults(
-            self.knobs, self.nodes, self.scheduler, self.network, self.watcher, self._dice("faults"), self._report
+        self.faults = Faults(
+            self.knobs,
+            self.nodes,
+            self.scheduler,
+            self.network,
+            self.watcher,
+            self._dice("faults"),
+            self._report,
+            tuple if whole.omitted == NOTHING else partial(strikes_of, SimulatedCluster, seed, whole),
         )
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
@@ -120,10 +130,12 @@ class SimulatedCluster:
         self._elector: Elector | None = None
         self._changers: list[VoterChanger] = []
         self.groups: list[GroupWorkload] = []
+        self.client_names: list[str] = []
+        """Clients, groups and the bank: what `Omissions` may leave out."""
         self.bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
         self._make_clients()
-        self._is_storm_over = self.is_settled = False
+        self.is_storm_over = self.is_settled = False
         self._settle_by_us = self._copied = self._enough = 0
 
     def _dice(self, name: str) -> Random:
@@ -210,6 +222,9 @@ class SimulatedCluster:
             )
             for name, client in self._recreation.clients():
                 self._add_client(name, client)
+        self.limits = LimitsWorkload(knobs.limits, servers, self.nodes, self._dice)
+        for name, client in self.limits.clients():
+            self._add_client(name, client)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -230,10 +245,18 @@ class SimulatedCluster:
             reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
+        self._make_groups(servers, topic)
+
+    def _make_groups(self, servers: str, topic: NewTopic) -> None:
+        knobs = self.knobs
+        left_out = knobs.omitted.clients
         for group in knobs.groups:
-            self.groups.append(self._make_group(group, servers))
-        if knobs.transactions is not None:
+            if group.group_id not in left_out:
+                self.groups.append(self._make_group(group, servers))
+                self.client_names.append(group.group_id)
+        if knobs.transactions is not None and BANK not in left_out:
             self._make_bank(knobs.transactions, topic, servers)
+            self.client_names.append(BANK)
 
     def _make_changers(self, knobs: VoterKnobs) -> None:
         self.watcher.voters = VoterLaws()
@@ -287,7 +310,11 @@ class SimulatedCluster:
         )
 
     def _add_client(self, name: str, core: RequestManager) -> None:
-        client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name))
+        if name in self.knobs.omitted.clients:
+            return
+        self.client_names.append(name)
+        heeds = self.knobs.limits.quotas_ms is None
+        client = SimulatedClient(name, core, self.scheduler, self.network, self._dice(name), heeds)
         self.scheduler.after(1, lambda: client.act(lambda: None))
 
     def _time_ms(self) -> int:
@@ -333,7 +360,7 @@ class SimulatedCluster:
         return self.report()
 
     def begin(self) -> None:
-        self._faults.begin()
+        self.faults.begin()
         self.security.begin()
         for group in self.groups:
             group.begin()
@@ -375,7 +402,7 @@ class SimulatedCluster:
                     self.watcher.look(machine)
                 if machine.has_ended:
                     machine.has_ended = False
-                    self._faults.on_end(machine)
+                    self.faults.on_end(machine)
             if self.scheduler.steps == _MOST_STORMY_STEPS:
                 self._end_storm()
         except (Exception, FatalFault) as error:
@@ -394,9 +421,9 @@ class SimulatedCluster:
             progress.reassignments_completed = moves.completed
             progress.reassignments_cancelled = moves.cancelled
         for knobs in self.knobs.groups:
-            laws = self.watcher.groups[knobs.group_id]
-            assert isinstance(laws, GroupLaws)
-            setattr(progress, f"{knobs.protocol}_rebalances", laws.rebalances)
+            laws = self.watcher.groups.get(knobs.group_id)
+            if isinstance(laws, GroupLaws):
+                setattr(progress, f"{knobs.protocol}_rebalances", laws.rebalances)
         if self._recreation is not None:
             progress.groups_deleted = self._recreation.group_laws.deletions
         if (voters := self.watcher.voters) is not None:
@@ -407,17 +434,18 @@ class SimulatedCluster:
     # --- settling -----------------------------------------------------------------------------------------------------
 
     def _end_storm(self) -> None:
-        if self._is_storm_over:
+        if self.is_storm_over:
             return
-        self._is_storm_over = True
+        self.is_storm_over = True
         self._report("storm_ends", {})
-        self._faults.end()
+        self.faults.end()
         self.security.end_storm()
         for actor in (self._administrator, self._elector, *self._changers):
             if actor is not None:
                 actor.is_active = False
         if self._recreation is not None:
             self._recreation.end()
+        self.limits.end()
         if self.bank is not None:
             self.bank.end()
         for group in self.groups:
@@ -437,7 +465,7 @@ class SimulatedCluster:
             )
             if is_here and not self.watcher.lossy:
                 group.lose_one()
-                self._faults.crash(self.nodes[node_id])
+                self.faults.crash(self.nodes[node_id])
                 return
 
     def _check_settled(self) -> None:
@@ -485,37 +513,15 @@ class SimulatedCluster:
             return "an administrator of the voters waits for an answer"
         if self._recreation is not None and (why := self._recreation.missing) is not None:
             return why
+        if (why := self.limits.missing) is not None:
+            return why
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
         if min(image.provenance.offset for image in images) < newest - 1:
             return "not every node has read the metadata log"
         if (moving := in_progress(max(images, key=lambda image: image.provenance.offset))) is not None:
             return f"{moving} is still being reassigned"
-        return self._missing_in_partitions(images) or self._missing_in_clients()
-
-    def _missing_in_partitions(self, images: list[MetadataImage]) -> str | None:
-        topic = images[0].topic_named(TOPIC)
-        if topic is None:
-            return "the topic is unknown"
-        again = images[0].topic_named(RECREATED)
-        return self._missing_in_topic(topic) or (None if again is None else self._missing_in_topic(again))
-
-    def _missing_in_topic(self, topic: TopicImage) -> str | None:
-        for number, registration in topic.partitions.items():
-            key = TopicPartition(topic.name, number)
-            if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
-                return f"{key} has leader {registration.leader} and ISR {registration.isr} of {registration.replicas}"
-            ends = set()
-            for replica in registration.replicas:
-                node = self.nodes[replica].node
-                assert node is not None and node.broker is not None
-                partition = node.broker.replicas.partitions.get(key)
-                if partition is None or partition.log.high_watermark != partition.log.log_end_offset:
-                    return f"{key} on node {replica} is not wholly committed: {partition and partition.log}"
-                ends.add(partition.log.log_end_offset)
-            if len(ends) != 1:
-                return f"the replicas of {key} end at {sorted(ends)}"
-        return None
+        return missing_in_partitions(self.nodes, images) or self._missing_in_clients()
 
     def _missing_in_clients(self) -> str | None:
         if not all(writer.is_idle for writer in self._writers):
@@ -524,7 +530,10 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < (end := self._end_for_readers(key)):
                     return f"a consumer has read {key} up to {position} of {end}"
-        if self.bank is not None and (why := self.bank.missing() or self._missing_in_transactions()) is not None:
+        if (
+            self.bank is not None
+            and (why := self.bank.missing() or missing_in_transactions(self._brokers())) is not None
+        ):
             return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
@@ -538,37 +547,9 @@ class SimulatedCluster:
         ]
         return max(log.high_watermark for log in logs)
 
-    def _missing_in_transactions(self) -> str | None:
-        """No transaction is open: everything is stable."""
-        for node_id, broker in self._brokers():
-            for key, partition in broker.replicas.partitions.items():
-                log = partition.log
-                if partition.is_leader and log.last_stable_offset != log.log_end_offset:
-                    return f"{key} on node {node_id} is stable up to {log.last_stable_offset} of {log.log_end_offset}"
-            for number in broker.transactions.runtime.active_partitions():
-                for each in broker.transactions.runtime.active(number).transactions.values():
-                    if each.state not in AT_REST:
-                        return f"the transaction of {each.transactional_id} is {each.state.title}"
-        return None
-
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
         partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
-        return group.missing(partitions) or self._missing_in_coordinators(group)
-
-    def _missing_in_coordinators(self, group: GroupWorkload) -> str | None:
-        """The coordinator knows the members that there are, and everything it has appended is committed."""
-        found = []
-        for node_id, broker in self._brokers():
-            for number in broker.groups.runtime.active_partitions():
-                log = broker.replicas.partition(TopicPartition(GROUP_TOPIC, number)).log
-                if log.high_watermark != log.log_end_offset or broker.groups.runtime.has_waiting(number):
-                    return f"{GROUP_TOPIC}-{number} on node {node_id} is not wholly committed"
-                known = broker.groups.runtime.active(number).groups.get(group.group_id)
-                if known is not None:
-                    found.append((known.state_name, sorted(known.members)))
-        expected = sorted(member.member_id for member in group.members)
-        is_expected = found == [(ClassicState.STABLE.value, expected)]
-        return None if is_expected else f"the group {group.group_id} is {found}, not {expected}"
+        return group.missing(partitions) or missing_in_coordinators(self._brokers(), group)
 
     def _brokers(self) -> list[tuple[int, Broker]]:
         nodes = [(node_id, machine.node) for node_id, machine in self.nodes.items()]
@@ -594,6 +575,7 @@ class SimulatedCluster:
             self._administrator.check(images[max(images)])
         if self._recreation is not None:
             self._recreation.recreator.check(images[max(images)])
+        self.limits.check()
         check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()
         if self.bank is not None:

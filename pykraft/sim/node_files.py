@@ -7,6 +7,7 @@ and no file names voters: only where to look for the quorum.
 
 from collections.abc import Sequence
 
+from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.broker.settings.config import RACK_AWARE_SELECTOR, NodeConfig
 from pykraft.broker.startup.storage_format import first_directory_id
 from pykraft.common.types import Endpoint, ReplicaKey
@@ -15,6 +16,7 @@ from pykraft.sim.trouble.knobs import Knobs
 
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
+_GUARDED = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 
 
 def node_properties(knobs: Knobs, node_id: int, brokers: Sequence[int], controllers: Sequence[int]) -> dict[str, str]:
@@ -33,6 +35,7 @@ def node_properties(knobs: Knobs, node_id: int, brokers: Sequence[int], controll
         "auto.create.topics.enable": "false",
         **knobs.properties,
         **_rack_of(knobs, node_id),
+        **({} if knobs.limits.rules_ms is None else _GUARDED),
         **{name: value for group in knobs.groups for name, value in group.properties.items()},
         **(knobs.transactions.properties if knobs.transactions is not None else {}),
         **(knobs.security.properties if knobs.security is not None else {}),

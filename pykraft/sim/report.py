@@ -8,6 +8,7 @@ happened in this history, and nothing that did not.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pykraft.sim.laws.names import law_of
 from pykraft.sim.laws.progress import Progress
 
 WORDS = {
@@ -86,3 +87,6 @@ class SimulationFailed(AssertionError):  # noqa: N818 (it tells what happened)
         )
         self.seed = seed
         self.step = step
+        self.law = law_of(cause)
+        """The name of the law that was broken; `sim.laws.names` has what it says."""
+        self.found = str(cause)

@@ -11,12 +11,13 @@ something happened, and what they reported. So every byte that arrives at a host
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import zip_longest
 from zlib import crc32
 
 from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.sim.trouble.knobs import Knobs, calm, draw, leave_out
 from pykraft.sim.world.frames import read_frame
 from pykraft.sim.world.network import InFlight
 from pykraft.transport.client_channel import SOFTWARE_VERSION
@@ -34,12 +35,13 @@ def origin(cluster: SimulatedCluster) -> str:
 
 def _other_knobs(seed: int, knobs: Knobs) -> list[str]:
     """Settings that are not the seed's own: by name those that a caller can name, the others by a digest."""
-    own = draw(seed)
+    own, omitted = draw(seed), knobs.omitted
     features = [f"{name}={level}" for name, level in knobs.features.items() if own.features.get(name) != level]
     own_features = dict(knobs.features)
     for other, said in ((own, []), (calm(own), ["calm"])):
-        if {**vars(other), "features": own_features} == {**vars(knobs), "features": own_features}:
-            return said + features
+        whole = vars(leave_out(replace(other, omitted=omitted)))
+        if {**whole, "features": own_features} == {**vars(knobs), "features": own_features}:
+            return [*said, *features, *omitted.words()]
     return [f"settings {digest([repr(knobs)])}"]
 
 

@@ -21,10 +21,10 @@ simulated history.
     quota           a producer sends more than its quota, and the broker mutes its connection
     group           a member of a consumer group crashes, one comes, one pauses
     classic-group   the same under the classic protocol
-    seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults
+    seed-4711       the history of a seed, as `Simulation` runs it; seed-4711-calm has no faults, and more may be left
+                    out (`history_names`)
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,11 +33,12 @@ from typing import NamedTuple, TypeVar
 from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.transaction_laws import BANK
-from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs, calm, draw
+from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs
 from pykraft.sim.trouble.voter_changes import ADD, REMOVE
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.story import plans
 from pykraft.story.checkpoints import Plan
+from pykraft.story.history_names import SeedHistory, read_name
 from pykraft.story.scene_clusters import (
     PRODUCER,
     SAFE,
@@ -122,7 +123,6 @@ class Scene:
 
 _CUT_MS, _HEAL_MS, _END_MS = 4_500, 7_500, 9_500
 _SEED = 7
-_SEED_NAME = re.compile(r"seed-(\d{1,10})(-calm)?")
 _MOST_OF_A_SEED_MS = 4_000
 _HASTY = {**PRODUCER, "acks": "1", "max.in.flight.requests.per.connection": 5}
 
@@ -387,8 +387,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
 
 def scene(name: str) -> Scene:
     """The scene of this name; ValueError if there is none."""
-    if (found := _SEED_NAME.fullmatch(name)) is not None:
-        return _of_seed(name, int(found[1]), bool(found[2]))
+    if (history := read_name(name)) is not None:
+        return _of_seed(name, history)
     if name not in SCENES:
         raise ValueError(
             f"there is no scene {name!r}; there are {', '.join(SCENES)}, and seed-4711 for a seed's history"
@@ -398,16 +398,17 @@ def scene(name: str) -> Scene:
 
 def is_scene(name: str) -> bool:
     """Whether there is a scene of this name."""
-    return name in SCENES or _SEED_NAME.fullmatch(name) is not None
+    return name in SCENES or read_name(name) is not None
 
 
-def _of_seed(name: str, seed: int, is_calm: bool) -> Scene:
+def _of_seed(name: str, history: SeedHistory) -> Scene:
     """The history of a seed as `Simulation` runs it: its faults come as the dice fall, and so do its clients."""
-    knobs = calm(draw(seed)) if is_calm else draw(seed)
+    seed, knobs = history.seed, history.knobs
+    left_out = "".join(f", {word}" for word in knobs.omitted.words())
     begins_ms = max(1_500, knobs.storm_from_ms)
     return Scene(
         name,
-        f"The history of seed {seed}{', without faults' if is_calm else ''}",
+        f"The history of seed {seed}{', without faults' if history.is_calm else ''}{left_out}",
         f"{knobs.brokers} brokers. What befalls them was drawn by lot.",
         seed,
         knobs,

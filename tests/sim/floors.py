@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
+from pykraft.sim.bugs.planting import Bug, bugs
 from pykraft.sim.laws.progress import Progress
 from pykraft.simulation import Report
 from tests.sim.histories import history, in_processes
-from tests.sim.planted import PLANTED, first_death
+from tests.sim.planted import Death, first_death
 
 
 class Floors(NamedTuple):
@@ -40,20 +41,20 @@ def check_progress(outcomes: Sequence[Report | str], floors: Mapping[str, int]) 
     assert all(made[name] >= floor for name, floor in floors.items()), made
 
 
-def check_deaths(
-    module: ModuleType,
-    seen: Mapping[str, int],
-    seeds: Sequence[int],
-    laws: Sequence[str],
-    request: pytest.FixtureRequest,
-) -> None:
-    """Each planted bug of this module breaks one of the laws in the history that is recorded for it. With ``--long``
-    others are looked through for one to record."""
+def check_deaths(module: ModuleType, seeds: Sequence[int], request: pytest.FixtureRequest) -> None:
+    """Each bug of this module breaks the law that is recorded for it, in the history that is recorded for it. With
+    ``--long`` others are looked through for one to record."""
     is_long = request.config.getoption("--long")
-    names = [name for name, plant in PLANTED.items() if plant.__module__ == module.__name__]
-    assert sorted(names) == sorted(seen)
-    work = [(name, [seen[name], *(seeds if is_long else ())]) for name in names]
-    for name, death in zip(names, in_processes(first_death, work), strict=True):
-        assert death is not None, f"{name} survives; --long looks for a seed to record"
-        assert any(kind in death for kind in laws), death
-        assert f"seed {seen[name]}," in death, f"record this seed: {death}"
+    found = [each for each in bugs().values() if each.module == module.__name__]
+    assert found and all(each.is_recorded for each in found), f"record in sim/bugs/recorded.py: {found}"
+    work = [(each.name, [each.seed, *(seeds if is_long else ())]) for each in found]
+    deaths = dict(zip(found, in_processes(first_death, work), strict=True))
+    check_recorded(deaths)
+
+
+def check_recorded(deaths: Mapping[Bug, Death | None]) -> None:
+    """They are as `sim.bugs.recorded` has them."""
+    for bug, death in deaths.items():
+        assert death is not None, f"{bug.name} survives; --long looks for a seed to record"
+        assert (death.seed, death.law) == (bug.seed, bug.law), f"record {death[:2]} for {bug.name}: {death.text}"
+        assert death.law != "Recovery", f"no law names the mistake: {death.text}"

@@ -1,5 +1,6 @@
 """Histories of a cluster whose quotas change all the time, while nodes fall: no client gets more than the laws say,
-and none is held back for another. The clients take no notice when they are throttled. Planted bugs die by these laws.
+and none is held back for another. The clients take no notice when they are throttled.
+(`test_planted_bugs` has the planted bugs.)
 And minutes with very many connections: how much more than its quota a client gets with them.
 """
 
@@ -8,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,7 +19,6 @@ from pykraft.common.core import FOREVER, Outbound, Poll, merge
 from pykraft.common.errors import KafkaError
 from pykraft.common.quotas.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from pykraft.common.types import Node, Uuid
-from pykraft.metadata.client_quotas import QuotaTable, Sharing
 from pykraft.protocol.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.sim.cluster import SimulatedCluster
@@ -27,7 +26,6 @@ from pykraft.sim.laws.quota_laws import QuotaLaws, most_bytes, steady_rate
 from pykraft.sim.trouble.knobs import calm, draw
 from pykraft.sim.workloads.workload import admin_core
 from pykraft.transport.peers import Peers
-from pykraft.transport.server_channel import ServerChannel
 from pykraft.transport.server_connection import Answer, QueuedRequest, ServerConnection
 from tests.harness.asking import produce
 from tests.harness.storage import NOW_MS
@@ -35,7 +33,6 @@ from tests.sim.histories import in_processes
 from tests.sim.test_throttle import Asking
 
 SHORT, LONG = (5,), (0, 4, 5, 9, 12, 17, 23, 31)
-OF_BUGS = 4
 SAMPLES = 3
 """Two seconds' worth come at once, so that a short history meets its quotas."""
 ENTITIES = [
@@ -287,61 +284,3 @@ def test_the_bound_of_what_may_be_written_is_above_every_pattern_and_near_the_wo
         most = most_bytes(RATE, connections, largest, 11, 3600) / 3600
         assert rate < most < 2.2 * rate, (connections, largest, most, rate)
     assert most_bytes(RATE, 1, 1, 11, 0) > RATE * 21
-
-
-# --- planted bugs -----------------------------------------------------------------------------------------------------
-
-BUGS: dict[str, Callable[[], None]] = {}
-
-
-def bug(plant: Callable[[], None]) -> Callable[[], None]:
-    BUGS[plant.__name__] = plant
-    return plant
-
-
-@bug
-def one_tenant_charged_for_another() -> None:
-    """Each user and client id is charged on the account that all of them share."""
-    find = QuotaTable.find
-    QuotaTable.find = (  # type: ignore[method-assign]
-        lambda self, user, client_id: (Sharing("", ""), find(self, user, client_id)[1])
-    )
-
-
-@bug
-def a_muted_connection_that_is_read_on() -> None:
-    done = ServerChannel.done
-    ServerChannel.done = lambda self, context, throttled=False: done(self, context)  # type: ignore[method-assign]
-    ServerConnection._unthrottle = lambda self, now: None  # type: ignore[method-assign]
-
-
-@bug
-def precedence_turned_round() -> None:
-    """The quota of a client id goes before that of its user."""
-    find = QuotaTable.find
-
-    def turned(self: QuotaTable, user: str, client_id: str) -> Any:
-        limits = self._limits
-        for name in (client_id, None):
-            if ("", name) in limits:
-                return Sharing("", client_id), limits["", name]
-        return find(self, user, client_id)
-
-    QuotaTable.find = turned  # type: ignore[method-assign]
-
-
-def death(work: tuple[str, int]) -> str | None:
-    """How a history ends with this bug; None if it ends well."""
-    name, seed = work
-    BUGS[name]()
-    try:
-        outcome(seed)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-@pytest.mark.limit(300)
-def test_planted_bugs_break_a_law() -> None:
-    deaths = dict(zip(BUGS, in_processes(death, [(name, OF_BUGS) for name in BUGS]), strict=True))
-    assert all(how is not None and "Violation: producer_byte_rate" in how for how in deaths.values()), deaths

@@ -8,6 +8,11 @@ history again, and names the first step that is another one there; that is exit 
 
 ``--scene NAME --story FILE`` writes the page of a scene, with a few things to try; ``--replay LINK`` replays what
 a reader did in a player.
+
+A seed may also be a history in one line, with what is left out of it (`pykraft.story.history_names`). ``--explain``
+tells a history in plain words, and ``--shrink`` makes one that fails smaller. ``--bug NAME`` plants a bug (``--bugs``
+lists them), and ``--patch FILE`` tries a patch: with ``--count`` either is looked for in many histories, in processes
+of their own.
 """
 
 import argparse
@@ -17,8 +22,14 @@ from pathlib import Path
 from random import Random
 
 from pykraft.commands.common import CommandError, say, tell
+from pykraft.commands.learning.bug_search import cover, find_bug, list_bugs, shrink, try_bug, try_patch
+from pykraft.sim.bugs.planting import plant, planted_now
 from pykraft.sim.trail import first_difference
+from pykraft.sim.trouble.knobs import calm, draw
+from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.simulation import Simulation, SimulationFailed
+from pykraft.story.explanation import explain
+from pykraft.story.history_names import SeedHistory, history_name, read_name, scene_name
 from pykraft.story.links import Link
 from pykraft.story.scenes import SCENES
 from pykraft.viz.player.acts import Rehearsal
@@ -27,8 +38,17 @@ from pykraft.viz.player.words import in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("seed", type=int, nargs="?", help="the history's seed (default: one that is drawn)")
-    parser.add_argument("--count", type=int, default=1, help="this many seeds from there on")
+    parser.add_argument(
+        "seed", nargs="?", help="the history's seed, or the history in one line (default: a drawn seed)"
+    )
+    parser.add_argument("--count", type=int, help="this many seeds from there on (default: 1; 100 with --patch)")
+    parser.add_argument("--bug", metavar="NAME", help="plant this bug; without a seed in a history in which it dies")
+    parser.add_argument("--bugs", action="store_true", help="list the bugs that can be planted")
+    parser.add_argument("--patch", type=Path, metavar="FILE", help="try a unified diff of the package, on a copy")
+    parser.add_argument("--jobs", type=int, default=0, help="with --bug or --patch: this many at once (default: cores)")
+    parser.add_argument("--coverage", action="store_true", help="which transitions of the tables the histories take")
+    parser.add_argument("--shrink", action="store_true", help="leave out all that the broken law does not need")
+    parser.add_argument("--explain", action="store_true", help="tell the history in plain words")
     parser.add_argument("--trace", type=int, default=0, metavar="N", help="print the last N things that happened")
     parser.add_argument("--calm", action="store_true", help="no faults, and a network that delivers in good time")
     parser.add_argument("--story", type=Path, metavar="FILE", help="write a page on which the history plays")
@@ -44,30 +64,88 @@ def run(options: argparse.Namespace) -> int:
     """Run one history after the other, also after one that failed."""
     if options.replay is not None or options.scene is not None:
         return _play(options.replay, options.scene, options.story)
-    if options.count < 1 or options.trace < 0:
-        raise CommandError("--count is at least 1, --trace at least 0")
-    first = Random().randrange(1 << 32) if options.seed is None else options.seed
+    if options.bugs:
+        return list_bugs()
+    _check(options)
+    count = options.count or 1
+    if options.patch is not None:
+        return try_patch(options.patch, _seed(options.seed), options.count, options.jobs)
+    if options.coverage:
+        return cover(_seed(options.seed), count, options.jobs)
+    if options.bug is not None:
+        bug = find_bug(options.bug)
+        if count > 1:
+            return try_bug(bug, _seed(options.seed), count, options.jobs)
+        plant(bug.name)
+        options.seed = options.seed or str(bug.seed)
+    history = _history(options.seed, options.calm)
+    if history is None:
+        return _play(options.seed, None, None)
+    if history.bug and history.bug not in planted_now():
+        plant(find_bug(history.bug).name)
+    first = history.seed
+    if options.shrink:
+        return shrink(first, history.knobs)
+    if options.explain:
+        lines, is_sound = explain(first, history.knobs)
+        say("\n".join(lines))
+        return 0 if is_sound else 1
     if options.story is not None:
-        if options.count != 1:
-            raise CommandError(f"--story with --count {options.count}: a page tells the story of one seed")
+        if count != 1:
+            raise CommandError(f"--story with --count {count}: a page tells the story of one seed")
         if not options.story.parent.is_dir():
             raise CommandError(f"{options.story} cannot be written: there is no folder {options.story.parent}")
-        return _tell_story(first, options.calm, options.act, options.story)
+        return _tell_story(scene_name(first, history.knobs), options.act, options.story)
     if options.act:
         raise CommandError("--act without --story: say where the page shall be written")
     if options.trail is not None or options.compare is not None:
-        if options.count != 1:
-            raise CommandError(f"--trail and --compare with --count {options.count}: a trail is of one seed")
-        return _go_along(Simulation(first, is_calm=options.calm), options.trail, options.compare)
-    failed = [seed for seed in range(first, first + options.count) if not _passes(seed, options.calm, options.trace)]
-    return 1 if failed else 0
+        if count != 1:
+            raise CommandError(f"--trail and --compare with --count {count}: a trail is of one seed")
+        return _go_along(Simulation(first, history.knobs), options.trail, options.compare)
+    passes = [_passes(Simulation(first, history.knobs), options.trace)]
+    passes += [_passes(Simulation(first + more, is_calm=options.calm), options.trace) for more in range(1, count)]
+    return 0 if all(passes) else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    """CommandError: options that do not go together."""
+    if (options.count is not None and options.count < 1) or options.trace < 0 or options.jobs < 0:
+        raise CommandError("--count is at least 1, --trace at least 0, --jobs at least 0")
+    many = (options.count or 1) > 1
+    if (options.explain or options.shrink) and (many or options.patch is not None):
+        raise CommandError("--explain and --shrink are about one history: leave out --count and --patch")
+    if options.patch is not None and options.bug is not None:
+        raise CommandError("--patch with --bug: try one of them at a time")
+
+
+def _seed(text: str | None) -> int | None:
+    """A seed that is a number."""
+    if text is None or text.isdigit():
+        return None if text is None else int(text)
+    raise CommandError(f"SEED is {text!r}, and a search begins at a number")
+
+
+def _history(text: str | None, is_calm: bool) -> SeedHistory | None:
+    """The history of a seed, or of one line; None for the line of another scene, or of one with deeds."""
+    if text is None or text.isdigit():
+        seed = Random().randrange(1 << 32) if text is None else int(text)
+        return SeedHistory(seed, is_calm, calm(draw(seed)) if is_calm else draw(seed), "")
+    try:
+        link = Link.parse(text)
+        return None if link.deeds else read_name(link.scene)
+    except ValueError as reason:
+        raise CommandError(f"SEED is {text!r}, which is no number and no history: {reason}") from None
 
 
 def _play(link: str | None, scene: str | None, path: Path | None) -> int:
     """A scene's page, or a link in words."""
     if link is not None:
         try:
-            rehearsal = Rehearsal(Link.parse(link).scene)
+            name = Link.parse(link).scene
+            history = read_name(name)
+            if history is not None and history.bug and history.bug not in planted_now():
+                plant(find_bug(history.bug).name)
+            rehearsal = Rehearsal(name)
             rehearsal.replay(link)
         except ValueError as reason:
             raise CommandError(f"--replay {link}: {reason}") from None
@@ -80,9 +158,9 @@ def _play(link: str | None, scene: str | None, path: Path | None) -> int:
     return 0
 
 
-def _tell_story(seed: int, is_calm: bool, acts: list[str], path: Path) -> int:
-    """The page of a seed, and of what is done in it. Exit code 1 if a law is broken."""
-    rehearsal = Rehearsal(f"seed-{seed}{'-calm' if is_calm else ''}")
+def _tell_story(name: str, acts: list[str], path: Path) -> int:
+    """The page of a seed's history, and of what is done in it. Exit code 1 if a law is broken."""
+    rehearsal = Rehearsal(name)
     for words in acts:
         ms, _, act = words.partition(" ")
         said = rehearsal.act(act, float(ms)) if ms.replace(".", "", 1).isdigit() else "An act begins with a time in ms."
@@ -130,14 +208,16 @@ def _with_origin(simulation: Simulation) -> Iterator[str]:
     yield from simulation.trail()
 
 
-def _passes(seed: int, is_calm: bool, events: int) -> bool:
-    simulation = Simulation(seed, is_calm=is_calm)
+def _passes(simulation: Simulation, events: int) -> bool:
     passes = True
     try:
         say(simulation.run())
     except SimulationFailed as failure:
         passes = False
-        tell(failure)
+        found, again = str(failure).rsplit("\n", 1)
+        if planted_now() or simulation.knobs.omitted != NOTHING:
+            again = f"again: python -m pykraft simulate {history_name(simulation.seed, simulation.knobs)}"
+        tell(f"{found}\n{again}")
     for event in simulation.trace[-events:] if events else ():
         say(event)
     sys.stdout.flush()  # the next run may take minutes

@@ -16,8 +16,10 @@ A controller's log and its votes are synced before they count: a controller with
 also within a step, and so may all of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from random import Random
+from typing import Any, NamedTuple
 
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.watcher import Watcher
@@ -29,6 +31,16 @@ from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 
 _CALM_CHECK_US = 100 * US_PER_MS
 _LONGEST_CALM_US = 20_000 * US_PER_MS
+
+
+class Strike(NamedTuple):
+    """A fault that came, and the dice as they were before it. They are the same again in a history from which others
+    are left out; so each of its faults comes as it did, whatever was drawn in between."""
+
+    now_ms: int
+    kind: str
+    """Nothing if none came: the cluster was calm, or it was left out."""
+    dice: Any
 
 
 class Faults:
@@ -43,7 +55,11 @@ class Faults:
         watcher: Watcher,
         random: Random,
         report: Callable[[str, dict[str, object]], None],
+        whole: Callable[[], Sequence[Strike]] = tuple,
     ) -> None:
+        """`whole` has the strikes of the whole history, where some of it is left out here."""
+        self._whole = whole
+        self.strikes: list[Strike] = []
         self._knobs = knobs
         self._nodes = nodes
         self._scheduler = scheduler
@@ -77,11 +93,29 @@ class Faults:
     def _strike(self) -> None:
         if self._is_over:
             return
+        number, kind = len(self.strikes) + 1, ""
+        if number <= len(self.before):
+            self._random.setstate(self.before[number - 1].dice)
+        dice = self._random.getstate()
         self._plan_next()
         if self._knobs.faults and not self._is_calm:
             kinds = sorted(self._knobs.faults)
             kind = self._random.choices(kinds, [self._knobs.faults[kind] for kind in kinds])[0]
+        if self._is_left_out(number, kind):
+            kind = ""
+        self.strikes.append(Strike(self._scheduler.now, kind, dice))
+        if kind:
             getattr(self, f"_{kind}")()
+
+    @cached_property
+    def before(self) -> Sequence[Strike]:
+        """The strikes of the whole history, which is run when the first of them comes."""
+        return self._whole()
+
+    def _is_left_out(self, number: int, kind: str) -> bool:
+        omitted = self._knobs.omitted
+        was_calm = number <= len(self.before) and not self.before[number - 1].kind
+        return was_calm or number in omitted.faults or kind in omitted.kinds
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from pykraft.broker.settings.quota_config import QUOTA_WINDOW_NUM
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
+from pykraft.sim.trouble.elections import (
+    ElectionKnobs,
+    draw_elections,
+    election_fault_every_ms,
+    election_faults,
+    election_properties,
+)
+from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
+from pykraft.sim.trouble.omissions import NOTHING, Omissions
 from pykraft.sim.trouble.recreations import (
     RecreationKnobs,
     draw_late_to_clients,
@@ -92,26 +102,6 @@ RACK_SEED, RACK_PERIOD = 8, 10
 
 WITHOUT_ELR = 0.25
 """How many of the seeds have a cluster that keeps no eligible leader replicas, as before KIP-966."""
-
-
-ELECTION_SEEDS, ELECTION_PERIOD = range(400, 500), 800
-"""Of each eight hundred seeds these have elections of all kinds, and neither groups nor a bank."""
-
-
-@dataclass(frozen=True)
-class ElectionKnobs:
-    """The draw of a seed with elections."""
-
-    keeps_elr: bool
-    """The cluster keeps eligible leader replicas."""
-    allows_unclean: bool
-    """The topic allows unclean elections."""
-    orders_unclean: bool
-    """The administrator orders some."""
-    every_ms: int
-    """How often the administrator orders an election."""
-    imbalance_check_s: int
-    """How often the controller looks for leaderships to give back; 0 for never."""
 
 
 REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD = range(800, 900), 1600
@@ -194,11 +184,14 @@ class Knobs:
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels of the cluster, where they are to be others than usual."""
+    limits: LimitKnobs = NO_LIMITS
+    omitted: Omissions = NOTHING
 
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    knobs = replace(_with_voters(_draw(seed), draw_voters(seed)), security=draw_security(seed))
+    knobs = _with_limits(_with_voters(_draw(seed), draw_voters(seed)), draw_limits(seed))
+    knobs = replace(knobs, security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
 
@@ -209,7 +202,7 @@ def _draw(seed: int) -> Knobs:
     brokers = random.choice((2, 3, 3)) if separate else random.choice((3, 3, 3, 5))
     kinds = random.sample(FAULTS, random.randint(1, len(FAULTS)))
     is_calm = random.random() < 0.1
-    transactions, elections, recreations = _transactions(seed, brokers), _elections(seed), draw_recreations(seed)
+    transactions, elections, recreations = _transactions(seed, brokers), draw_elections(seed), draw_recreations(seed)
     groups = _groups(seed, brokers) if transactions is None and elections is None else ()
     return Knobs(
         brokers=brokers,
@@ -218,7 +211,7 @@ def _draw(seed: int) -> Knobs:
         properties=_properties(random, _smallest_segment(transactions, recreations))
         | _fetch_sessions(Random(f"fetch sessions {seed}"))
         | _snapshots(seed)
-        | _election_properties(elections)
+        | election_properties(elections)
         | recreation_properties(seed, brokers, recreations)
         | ({LINGER: Random(f"append linger {seed}").choice((0, 1, 5, 50))} if seed % 16 in (14, 15) else {}),
         topic={
@@ -236,8 +229,8 @@ def _draw(seed: int) -> Knobs:
         else {kind: random.uniform(0.2, 1.0) for kind in kinds}
         | _group_faults(groups)
         | _transaction_faults(transactions)
-        | _election_faults(seed, elections),
-        fault_every_ms=_fault_every_ms(random.choice((250, 500, 1000, 2000)), elections),
+        | election_faults(seed, elections),
+        fault_every_ms=election_fault_every_ms(random.choice((250, 500, 1000, 2000)), elections),
         restart_ms=random.choice(((0, 100), (50, 1500), (500, 4000))),
         straggler=random.choice((0.0, 0.001, 0.01, 0.05)),
         breaks=random.choice((0.0, 0.0, 0.001, 0.01)),
@@ -275,6 +268,20 @@ def calm(knobs: Knobs) -> Knobs:
     )
 
 
+WEATHER = ("straggler", "breaks", "ghost", "late_to_clients", "clock_skew_ms", "slice_ends", "busy_us")
+"""Trouble that is no single fault, by its knob."""
+KINDS = (*FAULTS, "crash_coordinator", "cut_off_controller", *WEATHER)
+"""What `omissions` may leave out as a kind."""
+
+
+def leave_out(knobs: Knobs) -> Knobs:
+    """The same draw without the weather that is left out, and with the storm as long as it shall be. The faults are
+    drawn as before: which of them are left out is seen when they come."""
+    weather = {name: type(getattr(knobs, name))() for name in WEATHER if name in knobs.omitted.kinds}
+    until_ms = knobs.storm_until_ms if knobs.omitted.until_ms is None else knobs.omitted.until_ms
+    return replace(knobs, storm_until_ms=min(until_ms, knobs.storm_until_ms), **weather)
+
+
 def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
     """The same draw, with voters that come and go. Little else goes on, so that there is time for that."""
     if voters is None:
@@ -299,6 +306,15 @@ def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
         features={},
         voters=voters,
     )
+
+
+def _with_limits(knobs: Knobs, limits: LimitKnobs) -> Knobs:
+    """The same draw, with quotas or rules of access that change."""
+    if limits == NO_LIMITS:
+        return knobs
+    samples = {} if limits.quotas_ms is None else {QUOTA_WINDOW_NUM.name: QUOTA_SAMPLES}
+    faults = {kind: weight for kind, weight in knobs.faults.items() if kind != "crash_coordinator"}
+    return replace(knobs, properties={**knobs.properties, **samples}, faults=faults, groups=(), limits=limits)
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:
@@ -393,40 +409,6 @@ def _snapshots(seed: int) -> dict[str, int]:
         "metadata.max.retention.bytes": random.choice((0, 4_000, 16_000)),
         "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
     }
-
-
-def _elections(seed: int) -> ElectionKnobs | None:
-    if seed % ELECTION_PERIOD not in ELECTION_SEEDS:
-        return None
-    random = Random(f"elections {seed}")
-    return ElectionKnobs(
-        keeps_elr=random.random() < 0.7,
-        allows_unclean=random.random() < 0.2,
-        orders_unclean=random.random() < 0.2,
-        every_ms=random.choice((100, 300, 1000)),
-        imbalance_check_s=random.choice((0, 1)),
-    )
-
-
-def _election_properties(elections: ElectionKnobs | None) -> dict[str, int]:
-    if elections is None:
-        return {}
-    interval_s = elections.imbalance_check_s
-    check = {"leader.imbalance.check.interval.seconds": interval_s} if interval_s else {}
-    return {"unclean.leader.election.interval.ms": 500, **check}
-
-
-def _election_faults(seed: int, elections: ElectionKnobs | None) -> dict[str, float]:
-    """Where there is an ELR, brokers stop in order and lose their power: it makes a difference."""
-    if elections is None or not elections.keeps_elr:
-        return {}
-    random = Random(f"faults of elections {seed}")
-    return {"power_loss": random.uniform(0.5, 2.0), "stop": random.uniform(0.2, 1.5)}
-
-
-def _fault_every_ms(drawn_ms: int, elections: ElectionKnobs | None) -> int:
-    """A leader comes from the ELR once all members of the ISR have failed: trouble has to come fast for that."""
-    return min(drawn_ms, 250) if elections is not None and elections.keeps_elr else drawn_ms
 
 
 def _producer(random: Random) -> dict[str, object]:

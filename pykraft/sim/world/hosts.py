@@ -158,16 +158,29 @@ class Machine:
         self.network.drop_host(self)
 
 
+class _HeedlessPeers(Peers):
+    def heed(self, endpoint: Endpoint, response: Any, now: int) -> None:
+        """A client that is throttled goes on as before: its broker must stop reading."""
+
+
 class SimulatedClient(Machine):
     """A producer, a consumer or an admin client."""
 
     login: SaslLogin | None = None
     """What it logs in to nodes with."""
 
-    def __init__(self, name: str, core: RequestManager, scheduler: Scheduler, network: Network, random: Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        core: RequestManager,
+        scheduler: Scheduler,
+        network: Network,
+        random: Random,
+        heeds_throttling: bool = True,
+    ) -> None:
         super().__init__(name, scheduler, network)
         self._core = core
-        self._peers = Peers(self, name, random)
+        self._peers = (Peers if heeds_throttling else _HeedlessPeers)(self, name, random)
         self._peers.login_of = lambda is_to_controller: self.login
         if network.credentials is not None:
             network.credentials.equip(self)
@@ -195,7 +208,7 @@ class SimulatedStream:
         name = f"{machine.name}-{machine.next_connection()}"
         channel = requests.channel(name, listener.name, listener.kind, "peer", _MAX_REQUEST_BYTES, listener.protocol)
         self._frames = channel.frames
-        self.connection = ServerConnection(channel, self, requests)
+        self.connection = machine.connection_class(channel, self, requests)
         self._unread: deque[bytes] = deque()
         """What has come, and was not read yet; nothing is the end."""
         self.is_readable = self.has_hung_up = self.has_ended = False
@@ -308,6 +321,7 @@ class SimulatedNode(Machine):
         """Sees each request before the node does."""
         self._connections = 0
         self._requests: RequestChannel
+        self.connection_class = ServerConnection
         self.node: Node | None = None
         self.life = 0
         """Counts the starts."""

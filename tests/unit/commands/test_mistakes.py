@@ -190,6 +190,12 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
         (["simulate", "7", "--count", "2", "--trail", "x.txt"], ["--trail", "--count 2", "one seed"]),
         (["simulate", "7", "--compare", "no-such-file"], ["no-such-file", "No such file"]),
         (["simulate", "7", "--act", "900 kill leader"], ["--act without --story"]),
+        (["simulate", "--bug", "a_bug_of_none"], ["--bug a_bug_of_none", "--bugs lists them all"]),
+        (["simulate", "--patch", "no-such-file"], ["no-such-file", "No such file"]),
+        (["simulate", "7", "--explain", "--count", "2"], ["--explain", "leave out --count"]),
+        (["simulate", "--jobs", "-1"], ["--jobs at least 0"]),
+        (["simulate", "pykraft/0.0.1/seed-7/7"], ["pykraft 0.0.1"]),
+        (["simulate", "seed-7", "--patch", "x.diff"], ["SEED is 'seed-7'", "begins at a number"]),
         (["simulate", "7", "--story", "no-such-folder/x.html"], ["there is no folder no-such-folder"]),
     ],
 )

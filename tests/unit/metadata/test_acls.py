@@ -24,6 +24,7 @@ from pykraft.common.acl import (
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.metadata.acls import EVERYTHING, AclIndex, java_address
 from pykraft.protocol.messages.cluster import MetadataRequest
+from pykraft.sim.laws.rule_laws import plainly
 from tests.harness.lone_node import LoneNode
 from tests.harness.rules import records, rule
 
@@ -155,28 +156,6 @@ def test_the_default_holds_for_resources_without_rules_only() -> None:
 
 
 # --- the same questions, read from every rule -------------------------------------------------------------------------
-
-_IMPLIES = {
-    AclOperation.DESCRIBE: {AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER},
-    AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
-}
-
-
-def plainly(rules: Iterable[AclBinding], who: str, host: str, operation: AclOperation, kind: int, name: str) -> bool:
-    """Whether it is allowed, by a look at each rule."""
-    about = [each for each in rules if each.resource_type == kind and _means(each, name)]
-    mine = [each for each in about if each.principal in (who, ANY_PRINCIPAL) and each.host in (host, WILDCARD)]
-    exactly = [each for each in mine if each.operation in (operation, AclOperation.ALL)]
-    if any(each.permission_type is AclPermissionType.DENY for each in exactly):
-        return False
-    implied = [each for each in mine if each.operation in _IMPLIES.get(operation, ())]
-    return any(each.permission_type is AclPermissionType.ALLOW for each in exactly + implied)
-
-
-def _means(each: AclBinding, name: str) -> bool:
-    if each.pattern_type is PatternType.PREFIXED:
-        return name.startswith(each.resource_name)
-    return each.resource_name in (name, WILDCARD)
 
 
 def drawn(random: Random) -> AclBinding:

@@ -1,4 +1,7 @@
-"""Bugs about voters that come and go, put into the nodes on purpose (see `planted`)."""
+"""Bugs in voters that come and go: when a change may begin, and from when on it counts.
+
+Two voter sets that differ by one voter have no two majorities without a common voter. These change more than that.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pykraft.raft.log.state_machine import ControlRecords
 from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet
 from pykraft.raft.quorum_state import Nominee, QuorumState
 from pykraft.raft.replica import RaftReplica
-from tests.sim.planted import bug, put
+from pykraft.sim.bugs.planting import bug, put
 
 _FIRST_CONTROLLER = 101
 
@@ -33,7 +36,7 @@ def a_second_change_before_the_first_is_committed() -> None:
 
 @bug
 def a_change_before_anything_of_the_epoch_is_committed() -> None:
-    """A new leader changes the voters at once. (The mistake of the first published Raft.)"""
+    """A new leader changes the voters at once, as in the first Raft that was published."""
 
     obstacle_of = voter_changes._obstacle
 
@@ -73,7 +76,7 @@ def a_truncation_that_keeps_the_voters() -> None:
 
 @bug
 def a_leader_that_counts_itself_after_its_removal() -> None:
-    """Its own log counts for the majority until it resigns."""
+    """A leader that is no voter any more counts its own log for the majority."""
     update_local = LeaderState.update_local
 
     def update(self: LeaderState, end_offset: int) -> bool:

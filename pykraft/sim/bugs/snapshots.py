@@ -1,4 +1,7 @@
-"""Bugs about snapshots of the metadata, put into the nodes on purpose (see `planted`)."""
+"""Bugs in snapshots of the metadata, and in the levels that say what its records may be.
+
+A snapshot takes the place of a log: whatever is wrong with it is wrong for good.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from pykraft.protocol.messages.features import UpdateFeaturesRequest, UpdateFeat
 from pykraft.raft.log.history import committed
 from pykraft.raft.log.listener import CommittedBatch
 from pykraft.raft.log.replicated_log import ReplicatedLog
+from pykraft.sim.bugs.planting import bug, put
 from pykraft.storage.disk.filesystem import FileSystem
-from tests.sim.planted import bug, put
 
 
 @bug
 def an_uncommitted_record_in_a_snapshot() -> None:
-    """The image that is written has what the log has, decided or not."""
+    """A snapshot has what the log has, committed or not."""
 
     def decided(self: SnapshotGenerator) -> MetadataImage:
         image, log = self._loader.image, self._replica.log
@@ -39,7 +42,7 @@ def an_uncommitted_record_in_a_snapshot() -> None:
 
 @bug
 def a_log_start_moved_before_the_snapshot_is_durable() -> None:
-    """The file is written and not synced; the log's beginning goes all the same."""
+    """A snapshot is written and not synced, and the log before it is removed all the same."""
 
     def write(filesystem: FileSystem, path: str, data: bytes) -> None:
         file = filesystem.open(path)
@@ -75,7 +78,7 @@ def a_log_that_goes_on_after_a_snapshot_was_copied() -> None:
 
 @bug
 def a_level_that_is_acknowledged_and_not_written() -> None:
-    """The change is planned, and its records are forgotten."""
+    """The controller acknowledges a new level of a feature, and writes no record of it."""
     plan = FeatureControl.update_features
 
     def update_features(

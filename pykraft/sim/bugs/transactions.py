@@ -1,4 +1,4 @@
-"""Bugs put into transactions on purpose; the histories with a bank must come upon them. See `planted`."""
+"""Bugs in transactions, which the histories with a bank must come upon."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pykraft.broker.coordination.transaction_markers import TransactionMarkers
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.transaction.shard import Ending, TransactionShard
 from pykraft.coordinator.transaction.state import TransactionMetadata, TransactionState
+from pykraft.sim.bugs.planting import bug, put
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import ProducerStateManager
 from pykraft.storage.transaction_index import AbortedTransaction
 from pykraft.storage.verification_state import Verification
-from tests.sim.planted import bug, put
 
 
 @bug
 def a_marker_missing_on_one_partition() -> None:
-    """Of a transaction with several partitions one gets no marker."""
+    """A coordinator sends no marker to one partition of a transaction that has several."""
     send = TransactionMarkers.send
 
     def send_but_one(
@@ -38,7 +38,7 @@ def a_marker_missing_on_one_partition() -> None:
 
 @bug
 def a_commit_that_a_new_coordinator_aborts() -> None:
-    """EndTxn is answered; the next coordinator decides otherwise."""
+    """A coordinator that takes over aborts what the one before it had promised to commit."""
     on_loaded = TransactionShard.on_loaded
 
     def decide_again(self: TransactionShard, now: int) -> None:
@@ -64,14 +64,14 @@ def an_old_epoch_not_fenced() -> None:
 
 @bug
 def offsets_visible_before_the_marker() -> None:
-    """The offsets that a transaction commits count at once."""
+    """The offsets that a transaction commits count before it is committed."""
     take_in = GroupShard.replay
     put(GroupShard, "replay", lambda self, record, producer_id: take_in(self, record, -1))
 
 
 @bug
 def a_last_stable_offset_one_transaction_too_far() -> None:
-    """The oldest open transaction does not hold back readers of committed data."""
+    """Readers of committed data read past the oldest open transaction."""
 
     def first_unstable_offset(self: ProducerStateManager) -> int | None:
         decided = [done.first_offset for done in self._unreplicated]
@@ -116,7 +116,7 @@ def a_verification_skipped() -> None:
 
 @bug
 def a_truncation_that_keeps_the_producers() -> None:
-    """The log is cut, and its producers stay as they were at its old end."""
+    """A log is truncated, and what it knows of its producers stays as it was."""
 
     def drop_snapshots(self: ProducerStateManager, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         self._remove_snapshots([offset for offset in self.snapshot_offsets() if offset > log_end_offset])

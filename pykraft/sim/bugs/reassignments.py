@@ -1,4 +1,7 @@
-"""Bugs about reassignments, put into the nodes on purpose (see `planted`)."""
+"""Bugs in reassignments: a move that ends too early, and one that was only promised.
+
+A replica that leaves takes its copy along, so the new ones must have everything before.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from pykraft.controller.partitions.assignment import Assignment, Replicas
 from pykraft.controller.partitions.reassignment import ReassignmentControl
 from pykraft.controller.result import Result
 from pykraft.metadata.image import MetadataImage
-from tests.sim.planted import bug, put
+from pykraft.sim.bugs.planting import bug, put
 
 
 @bug
 def a_reassignment_completed_one_replica_early() -> None:
-    """It ends when all but one of the target are in sync."""
+    """A reassignment ends when all but one of its new replicas are in sync."""
 
     def completed(assignment: Assignment, isr: Sequence[int]) -> tuple[Assignment, Replicas] | None:
         in_sync = tuple(replica for replica in isr if replica not in assignment.removing)

@@ -1,0 +1,194 @@
+"""The laws by name, and what each of them says: for a person who reads how a history has failed.
+
+A check does not say which law it is of. The place where it stands does: `SITES` has the functions that find a
+violation, and `law_of` looks for the innermost of them in the traceback of an error.
+"""
+
+from collections.abc import Iterator
+from traceback import walk_tb
+from types import CodeType
+
+from pykraft.sim.laws.invariants import Violation, require
+
+OWN = "A node's own rule"
+"""The law that no watcher keeps, but the node itself."""
+
+LAWS = {
+    # --- of every log
+    "Log Matching": "where two logs hold the same offset with the same epoch, they are equal up to there",
+    "State Machine Safety": "what is committed at an offset is the same for every replica, for ever",
+    "Leader Completeness": "the leader of an epoch has everything that was committed in earlier epochs",
+    "Order of a Log": "a log has no gaps, and its epochs do not go down",
+    "Committed Stays": "no replica truncates what is committed, nor lacks it when its process starts again",
+    # --- of the quorum
+    "Election Safety": "an epoch has one leader, and the epoch of a node never goes back",
+    "One Vote": "a voter votes once in an epoch, also if its process ends in between",
+    "Majority": "what the metadata quorum takes for committed is on the disks of a majority of the voters",
+    "Monotonic High Watermark": "the high watermark never goes back",
+    "Voters of the Log": "a node goes by the last voter set in its own log, committed or not",
+    "Elected by Voters": "a node leads only as a voter, with the votes of a majority of the voters",
+    "One Voter at a Time": "the voters change by one at a time, after the last change and a record of the leader's own "
+    "epoch are committed",
+    # --- of partitions
+    "High Watermark": "a leader's high watermark is not above the log of any replica that is in sync",
+    "In-Sync Replicas": "a replica joins the ISR only when its log reaches the high watermark",
+    "Eligible Leader Replicas": "a member of the ELR has everything that is committed",
+    "Producer Order": "each batch of a producer is in the log once, and in the order of its sequence numbers",
+    "Exactly Once in the Log": "a record that was sent once is in its partition once, and offsets have no gaps",
+    "Durability": "an acknowledged record is committed, at the offset that was acknowledged",
+    "Consumers See What Is Committed": "a consumer gets the committed records, each once and in order",
+    "Topic Ids": "a log holds records of its own topic id only, not those of another topic of the same name",
+    "Divergence": "a leader that refuses a follower's fetch says where their two logs part",
+    "Fetch Sessions": "both ends of a fetch session know the same partitions and offsets",
+    "Reassignments Keep Copies": "a reassignment ends only when every new replica has what is committed",
+    "Producers Follow from the Log": "what a replica knows of producers and transactions is what its log says",
+    # --- of the metadata
+    "Image": "a leader is in its ISR, the ISR is among the replicas, and a fenced broker leads nothing",
+    "One Image": "every node has the same image at the same offset, and it is what the log alone gives",
+    "Record Versions": "no record of the metadata log is newer than the cluster's metadata.version allows",
+    "Snapshots": "a snapshot is what was committed before its offset, and a log goes on where the snapshot ends",
+    "Acknowledged Administration": "what was acknowledged to an administrator is in the metadata",
+    # --- of groups
+    "Assignments of a Group": "a partition has one owner in a generation or an epoch, and generations do not go back",
+    "Members Own What Is Committed": "a member owns only what a committed assignment gives it",
+    "Revoke before Assign": "a partition is assigned to a member only after its owner before has given it up",
+    "Commits Come from Members": "an offset is committed by a member that may commit now, and does not go back",
+    "Acknowledged Commits": "an offset commit that was acknowledged is committed",
+    "Offsets That Are Read": "whoever asks for an offset hears one that is committed",
+    "No Record Skipped": "a group reads on from where it has committed, and skips no record",
+    "Deleted Groups": "of a group that was deleted nothing stays, and its members before may not commit",
+    "A Coordinator Follows from Its Log": "what a coordinator holds in memory is what its log says",
+    "Member Sessions": "every member of a group has a session on its coordinator, which ends without heartbeats",
+    # --- of transactions
+    "One Identity": "two producers that are not fenced never share a producer id and an epoch",
+    "Atomic Reads": "a reader of committed data sees all records of committed transactions once, and no others",
+    "The Bank's Total": "transfers move money, and neither make nor lose any",
+    "Markers": "a transaction is written and ended in one epoch of its producer",
+    # --- of limits and rights
+    "Quotas": "no client gets more bytes than its quota, and none is throttled for what another one used",
+    "Rules of Access": "all nodes have the same rules, and allow by them what a look at each rule allows",
+    "Proven Identity": "a request counts as that of the host that sent it, and a server is the one that was meant",
+    "Handshakes End": "a client that does not prove who it is in time is disconnected",
+    "Refusals Have Names": "a client or stranger that is refused hears one of the reasons that there are for it",
+    # --- of the cluster as a whole
+    "Sleeping Rooms": "a part of a node that sleeps has nothing to do",
+    "Recovery": "when the trouble has ended, the cluster recovers, and soon everything is committed and read",
+    OWN: "the node's own code asserts what it relies on, and ends when that is not so",
+}
+"""What each law says, as a clause after its name."""
+
+_GROUP = "Assignments of a Group"
+SITES = {
+    "CommittedLog.check_matching": "Log Matching",
+    "CommittedLog.commit": "State Machine Safety",
+    "CommittedLog.check_leader": "Leader Completeness",
+    "CommittedLog.check_kept": "Committed Stays",
+    "ReplicaLog._add": "Order of a Log",
+    "ReplicaLog._begin_with": "Snapshots",
+    "_IncarnationLog.check_matching": "Topic Ids",
+    "Election.observe_votes": "One Vote",
+    "Election.observe": "Election Safety",
+    "ProducerOrder.observe": "Producer Order",
+    "PartitionHistory.commit": "Exactly Once in the Log",
+    "PartitionHistory.take": "Exactly Once in the Log",
+    "PartitionHistory.acknowledge": "Durability",
+    "PartitionHistory.consume": "Consumers See What Is Committed",
+    "IncarnationReader._read": "Consumers See What Is Committed",
+    "check_high_watermark": "High Watermark",
+    "check_isr": "In-Sync Replicas",
+    "check_image": "Image",
+    "check_elr": "Eligible Leader Replicas",
+    "Watcher._look_at_quorum": "Monotonic High Watermark",
+    "Watcher._look_at_partition": "Monotonic High Watermark",
+    "Watcher._check_majority": "Majority",
+    "Watcher.on_trace": "A Coordinator Follows from Its Log",
+    "check_record_versions": "Record Versions",
+    "SnapshotLaws.check": "Snapshots",
+    "SnapshotLaws.check_copied": "Snapshots",
+    "SnapshotLaws.check_image": "One Image",
+    "SnapshotLaws._replay_to": "Snapshots",
+    "SimulatedCluster._check_end": "One Image",
+    "Administrator.check": "Acknowledged Administration",
+    "TopicRecreator.check": "Acknowledged Administration",
+    "Reassignments.check": "Acknowledged Administration",
+    "ReassignmentLaws._change": "Reassignments Keep Copies",
+    "check_producers": "Producers Follow from the Log",
+    "_check_entry": "Producers Follow from the Log",
+    "check_shards": "A Coordinator Follows from Its Log",
+    "check_no_shard": "A Coordinator Follows from Its Log",
+    "_check_view": "Offsets That Are Read",
+    "_check_fetch_session": "Fetch Sessions",
+    "_check_members": "Member Sessions",
+    "check_refused": "Divergence",
+    "VoterLaws.check": "Voters of the Log",
+    "VoterLaws.check_elected": "Elected by Voters",
+    "VoterLaws._check_one_at_a_time": "One Voter at a Time",
+    "ClassicGroupLaws.on_group_record": _GROUP,
+    "ClassicGroupLaws.own": "Members Own What Is Committed",
+    "ClassicGroupLaws.check_group": "A Coordinator Follows from Its Log",
+    "ConsumerGroupLaws._on_group": _GROUP,
+    "ConsumerGroupLaws._on_target": _GROUP,
+    "ConsumerGroupLaws._on_assignment": _GROUP,
+    "ConsumerGroupLaws._check_target": _GROUP,
+    "ConsumerGroupLaws._check_given_up": "Revoke before Assign",
+    "ConsumerGroupLaws.send_heartbeat": "Revoke before Assign",
+    "ConsumerGroupLaws.hear_heartbeat": "Members Own What Is Committed",
+    "ConsumerGroupLaws.own": "Members Own What Is Committed",
+    "ConsumerGroupLaws.check_group": "A Coordinator Follows from Its Log",
+    "GroupLaws.on_record": "Commits Come from Members",
+    "GroupLaws._on_commit": "Commits Come from Members",
+    "GroupLaws.send_commit": "No Record Skipped",
+    "GroupLaws._acknowledge": "Acknowledged Commits",
+    "GroupLaws.hear_offsets": "Offsets That Are Read",
+    "GroupLaws.read": "No Record Skipped",
+    "GroupLaws.check_readers": "Offsets That Are Read",
+    "GroupLaws.check_shard": "A Coordinator Follows from Its Log",
+    "RecreatedGroupLaws._on_offset": "Deleted Groups",
+    "RecreatedGroupLaws.hear_commit": "Acknowledged Commits",
+    "RecreatedGroupLaws.hear_deletion": "Deleted Groups",
+    "RecreatedGroupLaws.hear_offsets": "Offsets That Are Read",
+    "RecreatedGroupLaws.check_readers": "Offsets That Are Read",
+    "RecreatedGroupLaws.check_shard": "A Coordinator Follows from Its Log",
+    "Ledger.note_identity": "One Identity",
+    "Ledger.read": "Atomic Reads",
+    "Ledger._compare": "Atomic Reads",
+    "Ledger.check_total": "The Bank's Total",
+    "TransactionalHistory.observe": "Markers",
+    "TransactionalHistory._check_marker": "Markers",
+    "QuotaLaws.see": "Quotas",
+    "QuotaLaws._check_written": "Quotas",
+    "QuotaLaws._check_throttled": "Quotas",
+    "SecurityLaws.see_request": "Proven Identity",
+    "SecurityLaws.see_streams": "Handshakes End",
+    "SecurityLaws.see_certificate": "Proven Identity",
+    "SecurityLaws.see_refusal": "Refusals Have Names",
+    "Asker._on_answer": "Refusals Have Names",
+    "_Visit.received": "Refusals Have Names",
+    "check_rules": "Rules of Access",
+    "check_same_rules": "Rules of Access",
+    "LimitsWorkload.check": "Quotas",
+    "_violation": "Sleeping Rooms",
+    "SimulatedCluster._check_settled": "Recovery",
+}
+"""The law of each function that finds a violation, by the function's qualified name."""
+
+
+def law_of(error: BaseException) -> str:
+    """The name of the law that this error is about: a key of `LAWS`."""
+    for each in _causes(error):
+        if isinstance(each, Violation):
+            found = [SITES.get(code.co_qualname) for code in _codes(each) if code is not require.__code__]
+            return next((law for law in reversed(found) if law is not None), OWN)
+    return OWN
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it came from, the last one first: what wraps a violation is not what was found."""
+    known: BaseException | None = error
+    while known is not None:
+        yield known
+        known = known.__cause__ or known.__context__
+
+
+def _codes(error: BaseException) -> Iterator[CodeType]:
+    return (frame.f_code for frame, _ in walk_tb(error.__traceback__))

@@ -1,0 +1,49 @@
+"""Seeds of every kind in turn: where a bug is looked for that may be anywhere.
+
+Each kind of history has a range of seeds of its own (`knobs`). A hundred seeds in a row are of one kind, so a search
+that begins somewhere sees little of all the others. Thirteen seeds in a row of this mixture have some of each.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from pykraft.sim.trouble.elections import ELECTION_PERIOD, ELECTION_SEEDS
+from pykraft.sim.trouble.knobs import (
+    REASSIGNMENT_PERIOD,
+    REASSIGNMENT_SEEDS,
+    SNAPSHOT_PERIOD,
+    SNAPSHOT_SEEDS,
+    TRANSACTION_SEEDS,
+)
+from pykraft.sim.trouble.limits import LIMIT_PERIOD, QUOTA_SEEDS, RULE_SEEDS
+from pykraft.sim.trouble.recreations import RECREATION_PERIOD, RECREATION_SEEDS
+from pykraft.sim.trouble.voter_changes import VOTER_PERIOD, VOTER_SEEDS
+
+_GENERAL, _BANK = (range(100), 1 << 20), (TRANSACTION_SEEDS, 1 << 20)
+_TURNS = (
+    *(_GENERAL, _BANK, _GENERAL),
+    (SNAPSHOT_SEEDS, SNAPSHOT_PERIOD),
+    (RECREATION_SEEDS, RECREATION_PERIOD),
+    _GENERAL,
+    (ELECTION_SEEDS, ELECTION_PERIOD),
+    (VOTER_SEEDS, VOTER_PERIOD),
+    _BANK,
+    (REASSIGNMENT_SEEDS, REASSIGNMENT_PERIOD),
+    (range(900, 1000), 1 << 20),
+    (QUOTA_SEEDS, LIMIT_PERIOD),
+    (RULE_SEEDS, LIMIT_PERIOD),
+)
+"""The seeds of each kind, and after how many seeds they come again."""
+
+
+def mixture() -> Iterator[int]:
+    """Without an end; the same each time."""
+    kinds = {turn: _seeds(*turn) for turn in dict.fromkeys(_TURNS)}
+    while True:
+        for turn in _TURNS:
+            yield next(kinds[turn])
+
+
+def _seeds(first: Iterable[int], period: int) -> Iterator[int]:
+    for block in count():
+        yield from (seed + block * period for seed in first)
