@@ -29,8 +29,6 @@ from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
-from pykraft.coordinator.group.classic_groups.classic_group import ClassicState
-from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
@@ -40,17 +38,21 @@ from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.invariants import PLAIN, RECREATED, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
+from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
+from pykraft.sim.settling import ends_of, missing_in_coordinators, missing_in_transactions
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
+from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
@@ -119,6 +121,7 @@ class SimulatedCluster:
         self.groups: list[GroupWorkload] = []
         self.bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
+        self._moving: MovingLogWorkload | None = None
         self._make_clients()
         self._is_storm_over = self.is_settled = False
         self._settle_by_us = 0
@@ -205,6 +208,8 @@ class SimulatedCluster:
             )
             for name, client in self._recreation.clients():
                 self._add_client(name, client)
+        if knobs.moving is not None:
+            self._make_moving(knobs.moving, servers)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -239,6 +244,17 @@ class SimulatedCluster:
             changer = VoterChanger(controllers, knobs, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name))
             self._changers.append(changer)
             self._add_client(name, changer)
+
+    def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
+        level = self._levels[TRANSACTION_VERSION]
+        skew_ms = 2 * self.knobs.clock_skew_ms
+        self.watcher.moving = MovingLogLaws(
+            self.nodes, skew_ms, lambda: self.scheduler.now, self.watcher.progress, level
+        )
+        brokers, consumers = self.knobs.brokers, self.knobs.consumers
+        self._moving = MovingLogWorkload(knobs, brokers, consumers, servers, self.watcher, self._time_ms, self._dice)
+        for name, client in self._moving.clients():
+            self._add_client(name, client)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
         self.watcher.transaction_version = knobs.version
@@ -414,6 +430,8 @@ class SimulatedCluster:
             changer.is_active = False
         if self._recreation is not None:
             self._recreation.end()
+        if self._moving is not None:
+            self._moving.end()
         if self.bank is not None:
             self.bank.end()
         for group in self.groups:
@@ -467,6 +485,8 @@ class SimulatedCluster:
             self.bank.pause()
         if self._recreation is not None:
             self._recreation.pause()
+        if self._moving is not None:
+            self._moving.pause()
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"
@@ -493,8 +513,9 @@ class SimulatedCluster:
         topic = images[0].topic_named(TOPIC)
         if topic is None:
             return "the topic is unknown"
-        again = images[0].topic_named(RECREATED)
-        return self._missing_in_topic(topic) or (None if again is None else self._missing_in_topic(again))
+        others = [images[0].topic_named(name) for name in (RECREATED, SHORTENED, COMPACTED)]
+        found = (self._missing_in_topic(each) for each in (topic, *others) if each is not None)
+        return next((why for why in found if why is not None), None)
 
     def _missing_in_topic(self, topic: TopicImage) -> str | None:
         for number, registration in topic.partitions.items():
@@ -520,8 +541,17 @@ class SimulatedCluster:
             for key, position in reader.positions.items():
                 if position < (end := self._end_for_readers(key)):
                     return f"a consumer has read {key} up to {position} of {end}"
-        if self.bank is not None and (why := self.bank.missing() or self._missing_in_transactions()) is not None:
+        if (
+            self.bank is not None
+            and (why := self.bank.missing() or missing_in_transactions(self._brokers())) is not None
+        ):
             return why
+        if self._moving is not None:
+            why = missing_in_transactions(self._brokers()) or self._moving.missing(
+                ends_of(self._brokers(), (SHORTENED, COMPACTED))
+            )
+            if why is not None:
+                return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _end_for_readers(self, key: TopicPartition) -> int:
@@ -534,37 +564,9 @@ class SimulatedCluster:
         ]
         return max(log.high_watermark for log in logs)
 
-    def _missing_in_transactions(self) -> str | None:
-        """No transaction is open: everything is stable."""
-        for node_id, broker in self._brokers():
-            for key, partition in broker.replicas.partitions.items():
-                log = partition.log
-                if partition.is_leader and log.last_stable_offset != log.log_end_offset:
-                    return f"{key} on node {node_id} is stable up to {log.last_stable_offset} of {log.log_end_offset}"
-            for number in broker.transactions.runtime.active_partitions():
-                for each in broker.transactions.runtime.active(number).transactions.values():
-                    if each.state not in AT_REST:
-                        return f"the transaction of {each.transactional_id} is {each.state.title}"
-        return None
-
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
         partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
-        return group.missing(partitions) or self._missing_in_coordinators(group)
-
-    def _missing_in_coordinators(self, group: GroupWorkload) -> str | None:
-        """The coordinator knows the members that there are, and everything it has appended is committed."""
-        found = []
-        for node_id, broker in self._brokers():
-            for number in broker.groups.runtime.active_partitions():
-                log = broker.replicas.partition(TopicPartition(GROUP_TOPIC, number)).log
-                if log.high_watermark != log.log_end_offset or broker.groups.runtime.has_waiting(number):
-                    return f"{GROUP_TOPIC}-{number} on node {node_id} is not wholly committed"
-                known = broker.groups.runtime.active(number).groups.get(group.group_id)
-                if known is not None:
-                    found.append((known.state_name, sorted(known.members)))
-        expected = sorted(member.member_id for member in group.members)
-        is_expected = found == [(ClassicState.STABLE.value, expected)]
-        return None if is_expected else f"the group {group.group_id} is {found}, not {expected}"
+        return group.missing(partitions) or missing_in_coordinators(self._brokers(), group)
 
     def _brokers(self) -> list[tuple[int, Broker]]:
         nodes = [(node_id, machine.node) for node_id, machine in self.nodes.items()]

@@ -14,6 +14,7 @@ from random import Random
 
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, impatient, moving_changes
 from pykraft.sim.trouble.recreations import (
     RecreationKnobs,
     draw_late_to_clients,
@@ -188,6 +189,7 @@ class Knobs:
     """How many keys the producers' records have; 0 for records without a key, which no cleaner compacts."""
     producer_quota: int = 0
     """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
+    moving: MovingLogKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -196,7 +198,7 @@ class Knobs:
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    knobs = _with_voters(_draw(seed), draw_voters(seed))
+    knobs = _with_moving_logs(seed, _with_voters(_draw(seed), draw_voters(seed)), draw_moving_logs(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
 
@@ -297,6 +299,14 @@ def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
         features={},
         voters=voters,
     )
+
+
+def _with_moving_logs(seed: int, knobs: Knobs, moving: MovingLogKnobs | None) -> Knobs:
+    if moving is None:
+        return knobs
+    bank = knobs.transactions
+    bank = None if bank is None else replace(bank, tellers=1, copiers=1, producer=impatient(bank.producer))
+    return replace(knobs, transactions=bank, **moving_changes(seed, knobs, moving))
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:
