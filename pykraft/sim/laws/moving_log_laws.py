@@ -59,6 +59,8 @@ SHORTENED = "shortened"
 COMPACTED = "compacted"
 MOVING_TOPICS = frozenset((SHORTENED, COMPACTED, GROUP_TOPIC, TRANSACTION_TOPIC))
 _NEVER = 1 << 62
+_TO_FOLLOW_MS = 1_500
+"""Once all is quiet a follower begins where its leader does after this long, at the latest: retention goes on."""
 
 
 class DeletionAsked:
@@ -81,6 +83,8 @@ class _MovingLog:
         """One that named the high watermark may still arrive."""
         self.start_of_leaders = 0
         """No leader's log has begun later."""
+        self.leaders_starts: list[tuple[int, int]] = []
+        """When that rose, and to what."""
         self.latest_start = 0
         """No replica's has."""
         self.stable = 0
@@ -148,8 +152,9 @@ class MovingLogLaws:
         if not is_same or start != replica.log_start:
             self._check_start(machine, partition, replica, moving, is_same)
         moving.latest_start = max(moving.latest_start, start)
-        if partition.is_leader:
-            moving.start_of_leaders = max(moving.start_of_leaders, start)
+        if partition.is_leader and start > moving.start_of_leaders:
+            moving.start_of_leaders = start
+            moving.leaders_starts.append((self._now(), start))
         moving.records.take(history.log, self._now())
         assert machine.node is not None and machine.node.broker is not None
         last = machine.node.broker.logs.cleaner.last
@@ -390,7 +395,9 @@ class MovingLogLaws:
             for partition in broker.replicas.partitions.values():
                 if partition.key not in self._logs or not partition.is_leader:
                     continue
-                place, start = partition.topic_partition, partition.log.log_start_offset
+                place, begun_by = partition.topic_partition, self._now() - _TO_FOLLOW_MS
+                known = [start for at, start in self._logs[partition.key].leaders_starts if at <= begun_by]
+                start = min(partition.log.log_start_offset, max(known, default=0))
                 for other_id, other in brokers.items():
                     theirs = other.replicas.partitions.get(place)
                     require(

@@ -26,7 +26,7 @@ _CLEANING = {
     "crash_within_step": 0.5,
     "crash_leader": 0.4,
     "crash": 0.4,
-    "power_loss": 0.5,
+    "power_loss": 0.15,
     "partition": 0.4,
     "stall": 0.3,
 }
@@ -127,8 +127,8 @@ def moving_properties(seed: int, brokers: int, has_bank: bool) -> dict[str, int 
         "transaction.state.log.min.isr": random.choice((1, 2)),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 100,
         "request.timeout.ms": 500,
-        "transactional.id.expiration.ms": random.choice((1_500, 4_000)),
-        "transaction.remove.expired.transaction.cleanup.interval.ms": 200,
+        "transactional.id.expiration.ms": random.choice((600, 1_500)),
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 100,
     }
     return {
         **({} if has_bank else coordination),
@@ -165,7 +165,7 @@ def moving_changes(seed: int, knobs: "_Drawn", moving: MovingLogKnobs) -> dict[s
         "brokers": min(3, knobs.brokers),
         "storm_from_ms": 1_000,
         "storm_until_ms": 8_000,
-        "fault_every_ms": Random(f"pace {seed}").choice((150, 300, 600)),
+        "fault_every_ms": Random(f"pace {seed}").choice((100, 200, 400)),
         "restart_ms": Random(f"restarts {seed}").choice(((0, 100), (300, 2_500), (1_000, 3_000))),
         "admin_every_ms": 0,
         "level_changes": 0.0,
