@@ -11,6 +11,7 @@
   ``delete``.
 * A follower may begin later than its leader, for each replica applies retention by its own clock and to its own
   segments; so Kafka promises nothing there. It does not begin earlier for long: once all is quiet, not at all.
+* A replica whose log ends below its leader's start begins again there, and keeps nothing.
 * A DeleteRecords that is acknowledged has reached every replica that was alive all the time.
 
 *Of compaction*: what `moving_log.RecordsOfLog` says. Nothing that is not stable, in any replica, is touched. What the
@@ -176,11 +177,12 @@ class MovingLogLaws:
             )
             self._progress.partition_starts_moved += 1
             self._check_reason(machine, log, replica, moving)
-        elif replica.log_start is None and key in self._starts:
-            base, replica.log_start = self._starts[key]
-            is_back = log.base_offset < base and not log.is_empty
-            require(not is_back, f"{replica.name} begins at {start}: what it had deleted up to {base} is back")
-            if start > replica.log_start:
+        else:
+            if replica.log_start is None and key in self._starts:
+                base, replica.log_start = self._starts[key]
+                is_back = log.base_offset < base and not log.is_empty
+                require(not is_back, f"{replica.name} begins at {start}: what it had deleted up to {base} is back")
+            if replica.log_start is not None and start > replica.log_start:
                 self._check_reason(machine, log, replica, moving)
         replica.log_start, replica.seen_truncations = start, log.truncations
         self._starts[key] = log.base_offset, start
@@ -425,3 +427,13 @@ def _check_entry(name: str, log_start: int, known: ProducerEntry, expected: Prod
     began, begins = expected.transaction_first_offset, known.transaction_first_offset
     is_right = begins == began or (began is not None and began < log_start and (begins is None or begins >= began))
     require(is_right, f"{name} has an open transaction from {begins} on; the log has one from {began} on")
+
+
+def check_begun_again(node_id: int, partition: Partition, start: int) -> None:
+    """A replica whose log ended outside of its leader's begins again at its leader's start."""
+    log = partition.log
+    require(
+        log.base_offset == log.log_start_offset == log.log_end_offset == start,
+        f"{partition.topic_partition} of node {node_id} begins again at {start}, and keeps what it had: its first "
+        f"segment begins at {log.base_offset}, the log at {log.log_start_offset}, and it ends at {log.log_end_offset}",
+    )

@@ -44,7 +44,7 @@ from pykraft.sim.laws.invariants import (
     require,
 )
 from pykraft.sim.laws.moving_log import MovingReplicaLog
-from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
+from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
 from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
@@ -241,6 +241,9 @@ class Watcher:
                 self.progress.log_starts_moved += 1
             case "truncate_fully":
                 self.progress.logs_begun_again += 1
+                partition = _held(machine.node, _parse(fields["partition"]))
+                if partition is not None:
+                    check_begun_again(event.node, partition, fields["end"])
             case "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
                 self._on_truncation(machine, machine.node, _parse(fields["partition"]))
