@@ -44,7 +44,7 @@ from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
-from pykraft.sim.settling import ends_of, missing_in_coordinators, missing_in_transactions
+from pykraft.sim.settling import missing_in_coordinators, missing_in_transactions
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
@@ -546,12 +546,8 @@ class SimulatedCluster:
             and (why := self.bank.missing() or missing_in_transactions(self._brokers())) is not None
         ):
             return why
-        if self._moving is not None:
-            why = missing_in_transactions(self._brokers()) or self._moving.missing(
-                ends_of(self._brokers(), (SHORTENED, COMPACTED))
-            )
-            if why is not None:
-                return why
+        if self._moving is not None and (why := self._moving.missing(self._brokers())) is not None:
+            return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _end_for_readers(self, key: TopicPartition) -> int:

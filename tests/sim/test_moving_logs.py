@@ -23,7 +23,21 @@ FLOORS = Floors(
         "producers_forgotten": 50,
     },
 )
-SEEN: dict[str, int] = {}
+SEEN = {
+    "a_retention_that_goes_past_the_high_watermark": 6703,
+    "a_retention_that_forgets_the_policy": 6657,
+    "a_deletion_that_followers_do_not_follow": 6657,
+    "a_deletion_answered_before_the_followers_have_it": 6657,
+    "a_follower_that_keeps_what_is_below_its_leaders_start": 6654,
+    "a_cleaner_that_drops_the_newest_record_of_a_key": 6657,
+    "a_cleaner_that_goes_beyond_the_last_stable_offset": 6662,
+    "a_tombstone_dropped_at_once": 6657,
+    "a_marker_dropped_before_its_records": 6657,
+    "an_abort_forgotten_by_the_cleaner": 6657,
+    "a_swap_that_loses_a_segment_in_a_crash": 6663,
+    "a_coordinator_that_ignores_a_tombstone_when_loading": 6664,
+    "a_producer_forgotten_too_early": 6657,
+}
 LAWS = ("Violation",)
 
 

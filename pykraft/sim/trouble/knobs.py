@@ -14,7 +14,7 @@ from random import Random
 
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
-from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, impatient, moving_changes
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
 from pykraft.sim.trouble.recreations import (
     RecreationKnobs,
     draw_late_to_clients,
@@ -302,11 +302,7 @@ def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
 
 
 def _with_moving_logs(seed: int, knobs: Knobs, moving: MovingLogKnobs | None) -> Knobs:
-    if moving is None:
-        return knobs
-    bank = knobs.transactions
-    bank = None if bank is None else replace(bank, tellers=1, copiers=1, producer=impatient(bank.producer))
-    return replace(knobs, transactions=bank, **moving_changes(seed, knobs, moving))
+    return knobs if moving is None else replace(knobs, **moving_changes(seed, knobs, moving))
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:

@@ -10,7 +10,7 @@ remembers a producer for longer than this producer tries to deliver a batch, as 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Protocol
 
@@ -170,8 +170,14 @@ def moving_changes(seed: int, knobs: "_Drawn", moving: MovingLogKnobs) -> dict[s
         "admin_every_ms": 0,
         "level_changes": 0.0,
         "features": {},
+        "transactions": _small(knobs.transactions),
         "moving": moving,
     }
+
+
+def _small(bank: Any) -> Any:
+    """A bank of one teller and one copier, whose producers are as impatient as the others."""
+    return None if bank is None else replace(bank, tellers=1, copiers=1, producer=impatient(bank.producer))
 
 
 def impatient(settings: Mapping[str, object]) -> dict[str, object]:

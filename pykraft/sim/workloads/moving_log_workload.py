@@ -11,10 +11,11 @@
 What must hold is in `laws.moving_log_laws`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from pykraft.broker.broker import Broker
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.client.administration.admin import NewTopic
 from pykraft.client.administration.configs import ConfigCalls, ConfigResource, ConfigResourceType
@@ -30,6 +31,7 @@ from pykraft.common.types import TopicIdPartition, TopicPartition
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
 from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.settling import ends_of, missing_in_transactions
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, producer_settings, transaction_settings
 from pykraft.sim.workloads.transaction_workload import Step, TransactionalUser
 from pykraft.sim.workloads.workload import TopicMaker, admin_core
@@ -387,8 +389,11 @@ class MovingLogWorkload:
             reader.begins_again = False
         self.transactions.is_pausing = True
 
-    def missing(self, ends: Mapping[TopicPartition, int]) -> str | None:
-        """Why it has not settled; None if it has. `ends` are those of the two topics' partitions."""
+    def missing(self, brokers: Sequence[tuple[int, Broker]]) -> str | None:
+        """Why it has not settled; None if it has. `brokers` are those that are up, with their node ids."""
+        if (why := missing_in_transactions(brokers)) is not None:
+            return why
+        ends = ends_of(brokers, _POLICIES)
         if self.administrator.is_waiting:
             return "the administrator of the logs waits for an answer"
         if not all(writer.is_idle for writer in self.writers) or not self.transactions.is_idle:
