@@ -44,7 +44,6 @@ from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
-from pykraft.sim.settling import missing_in_coordinators, missing_in_transactions
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
@@ -55,6 +54,7 @@ from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
+from pykraft.sim.workloads.settling import missing_in_coordinators, missing_in_transactions
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
 from pykraft.sim.workloads.voter_workload import VoterChanger
 from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
@@ -179,9 +179,8 @@ class SimulatedCluster:
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
         self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
         self._add_client("admin", self._maker)
-        if knobs.producer_quota:
-            maker = QuotaMaker("producer-0", knobs.producer_quota, servers, self._dice("quota"))
-            self._add_client("maker-quota", maker)
+        if quota := knobs.producer_quota:
+            self._add_client("maker-quota", QuotaMaker("producer-0", quota, servers, self._dice("quota")))
         if knobs.admin_every_ms:
             self._administrator = Administrator(
                 servers,
@@ -196,9 +195,8 @@ class SimulatedCluster:
             self._add_client("administrator", self._administrator)
             if knobs.moves:
                 self.watcher.watch_reassignments()
-        if knobs.elections is not None:
-            every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
-            self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
+        if (orders := knobs.elections) is not None:
+            self._elector = Elector(servers, orders.every_ms, orders.orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
         if knobs.voters is not None:
             self._make_changers(knobs.voters)
@@ -246,11 +244,12 @@ class SimulatedCluster:
             self._add_client(name, changer)
 
     def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
-        level = self._levels[TRANSACTION_VERSION]
-        skew_ms = 2 * self.knobs.clock_skew_ms
-        self.watcher.moving = MovingLogLaws(
-            self.nodes, skew_ms, lambda: self.scheduler.now, self.watcher.progress, level
+        level, skew_ms, progress = (
+            self._levels[TRANSACTION_VERSION],
+            2 * self.knobs.clock_skew_ms,
+            self.watcher.progress,
         )
+        self.watcher.moving = MovingLogLaws(self.nodes, skew_ms, lambda: self.scheduler.now, progress, level)
         brokers, consumers = self.knobs.brokers, self.knobs.consumers
         self._moving = MovingLogWorkload(knobs, brokers, consumers, servers, self.watcher, self._time_ms, self._dice)
         for name, client in self._moving.clients():

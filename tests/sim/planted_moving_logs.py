@@ -75,8 +75,8 @@ def a_follower_that_keeps_what_is_below_its_leaders_start() -> None:
 
     def go_on(self: ReplicaFetcher, partition: Partition, offset: int) -> None:
         log = partition.log
-        log.roll(offset)
-        log.log_end_offset = max(offset, log.log_end_offset)
+        log.log_start_offset = log.log_end_offset = log.high_watermark = offset
+        self._trace("truncate_fully", partition=partition.name, end=offset)
 
     put(ReplicaFetcher, "_begin_anew", go_on)
 

@@ -31,8 +31,8 @@ from pykraft.common.types import TopicIdPartition, TopicPartition
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
 from pykraft.sim.laws.watcher import Watcher
-from pykraft.sim.settling import ends_of, missing_in_transactions
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, producer_settings, transaction_settings
+from pykraft.sim.workloads.settling import ends_of, missing_in_transactions
 from pykraft.sim.workloads.transaction_workload import Step, TransactionalUser
 from pykraft.sim.workloads.workload import TopicMaker, admin_core
 from pykraft.sim.world.encoders import encode
