@@ -38,15 +38,16 @@ from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.invariants import PLAIN, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
+from pykraft.sim.laws.moving_log_laws import MovingLogLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
-from pykraft.sim.settled import missing_in_coordinators, missing_in_partitions, missing_in_transactions
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw, leave_out
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.trouble.whole_history import strikes_of
@@ -54,8 +55,10 @@ from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.limits_workload import LimitsWorkload
+from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
+from pykraft.sim.workloads.settling import missing_in_coordinators, missing_in_partitions, missing_in_transactions
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
 from pykraft.sim.workloads.voter_workload import VoterChanger
 from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
@@ -134,6 +137,7 @@ class SimulatedCluster:
         """Clients, groups and the bank: what `Omissions` may leave out."""
         self.bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
+        self._moving: MovingLogWorkload | None = None
         self._make_clients()
         self.is_storm_over = self.is_settled = False
         self._settle_by_us = self._copied = self._enough = 0
@@ -193,9 +197,8 @@ class SimulatedCluster:
         topic = NewTopic(TOPIC, knobs.partitions, min(3, knobs.brokers), {}, settings)
         self._maker = TopicMaker(topic, servers, self._dice("admin"), _PAUSE_MS if knobs.groups else 0)
         self._add_client("admin", self._maker)
-        if knobs.producer_quota:
-            maker = QuotaMaker("producer-0", knobs.producer_quota, servers, self._dice("quota"))
-            self._add_client("maker-quota", maker)
+        if quota := knobs.producer_quota:
+            self._add_client("maker-quota", QuotaMaker("producer-0", quota, servers, self._dice("quota")))
         if knobs.admin_every_ms:
             self._administrator = Administrator(
                 servers,
@@ -210,9 +213,8 @@ class SimulatedCluster:
             self._add_client("administrator", self._administrator)
             if knobs.moves:
                 self.watcher.watch_reassignments()
-        if knobs.elections is not None:
-            every_ms, orders_unclean = knobs.elections.every_ms, knobs.elections.orders_unclean
-            self._elector = Elector(servers, every_ms, orders_unclean, self._dice("elector"))
+        if (orders := knobs.elections) is not None:
+            self._elector = Elector(servers, orders.every_ms, orders.orders_unclean, self._dice("elector"))
             self._add_client("elector", self._elector)
         if knobs.voters is not None:
             self._make_changers(knobs.voters)
@@ -225,6 +227,8 @@ class SimulatedCluster:
         self.limits = LimitsWorkload(knobs.limits, servers, self.nodes, self._dice)
         for name, client in self.limits.clients():
             self._add_client(name, client)
+        if knobs.moving is not None:
+            self._make_moving(knobs.moving, servers)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -267,6 +271,18 @@ class SimulatedCluster:
             changer = VoterChanger(controllers, knobs, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name))
             self._changers.append(changer)
             self._add_client(name, changer)
+
+    def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
+        level, skew_ms, progress = (
+            self._levels[TRANSACTION_VERSION],
+            2 * self.knobs.clock_skew_ms,
+            self.watcher.progress,
+        )
+        self.watcher.moving = MovingLogLaws(self.nodes, skew_ms, lambda: self.scheduler.now, progress, level)
+        brokers, consumers = self.knobs.brokers, self.knobs.consumers
+        self._moving = MovingLogWorkload(knobs, brokers, consumers, servers, self.watcher, self._time_ms, self._dice)
+        for name, client in self._moving.clients():
+            self._add_client(name, client)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
         self.watcher.transaction_version = knobs.version
@@ -446,6 +462,8 @@ class SimulatedCluster:
         if self._recreation is not None:
             self._recreation.end()
         self.limits.end()
+        if self._moving is not None:
+            self._moving.end()
         if self.bank is not None:
             self.bank.end()
         for group in self.groups:
@@ -499,6 +517,8 @@ class SimulatedCluster:
             self.bank.pause()
         if self._recreation is not None:
             self._recreation.pause()
+        if self._moving is not None:
+            self._moving.pause()
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"
@@ -534,6 +554,8 @@ class SimulatedCluster:
             self.bank is not None
             and (why := self.bank.missing() or missing_in_transactions(self._brokers())) is not None
         ):
+            return why
+        if self._moving is not None and (why := self._moving.missing(self._brokers())) is not None:
             return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 

@@ -51,6 +51,13 @@ WORDS = {
     "voters_added": ("voter added", "voters added"),
     "voters_removed": ("voter removed", "voters removed"),
     "leaders_removed": ("leader removed by itself", "leaders removed by themselves"),
+    "partition_starts_moved": ("log start of a partition moved", "log starts of partitions moved"),
+    "logs_begun_again": ("log begun again at its leader's start", "logs begun again at their leader's start"),
+    "logs_cleaned": ("log compacted", "logs compacted"),
+    "deletions": ("deletion of records acknowledged", "deletions of records acknowledged"),
+    "keys_written": ("record with a key acknowledged", "records with keys acknowledged"),
+    "keys_read": ("record with a key read", "records with keys read"),
+    "producers_forgotten": ("producer forgotten", "producers forgotten"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

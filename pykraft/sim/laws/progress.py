@@ -53,6 +53,17 @@ class Progress:
     voters_removed: int = 0
     leaders_removed: int = 0
     """Leaders that have removed themselves from the voters."""
+    partition_starts_moved: int = 0
+    """Log starts of replicas of partitions that rose."""
+    logs_begun_again: int = 0
+    """Replicas that ended below their leader's log start, and begin there."""
+    logs_cleaned: int = 0
+    """Passes of the cleaner."""
+    deletions: int = 0
+    """DeleteRecords that were acknowledged."""
+    keys_written: int = 0
+    keys_read: int = 0
+    producers_forgotten: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

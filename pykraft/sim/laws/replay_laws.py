@@ -115,17 +115,29 @@ def check_shards(machines: Iterable[SimulatedNode], topic: str, number: int) -> 
         coordinator = _coordinator(machine, topic)
         if coordinator is None or number not in coordinator.runtime.active_partitions():
             continue
-        assert machine.node is not None and machine.node.broker is not None
-        log = InternalLog(topic, machine.node.broker.replicas, machine)
-        fresh = coordinator.make_shard(number, ShardTimer(Timer(), _refuse))
-        for _ in replay(fresh, GROUP_RECORDS if topic == GROUP_TOPIC else TRANSACTION_RECORDS, log.batches(number)):
-            """A shard is quiet while it is loaded."""
-        for change in coordinator.runtime.unwritten(number):
-            change.apply(fresh)
-        known, expected = _kept(coordinator.runtime.active(number)), _kept(fresh)
-        require(known == expected, f"the shard of {topic}-{number} on {machine.name} has {known}; its log {expected}")
+        log = _log_of(machine, topic)
+        check_shard(machine, topic, number, log.batches(number))
         if isinstance(coordinator, GroupCoordinator):
             _check_view(machine.name, coordinator, number, log)
+
+
+def check_shard(machine: SimulatedNode, topic: str, number: int, found: Iterable[RecordBatch]) -> None:
+    """The shard of this partition on this node, if there is one, is what a replay of these batches gives."""
+    coordinator = _coordinator(machine, topic)
+    if coordinator is None or number not in coordinator.runtime.active_partitions():
+        return
+    fresh = coordinator.make_shard(number, ShardTimer(Timer(), _refuse))
+    for _ in replay(fresh, GROUP_RECORDS if topic == GROUP_TOPIC else TRANSACTION_RECORDS, found):
+        """A shard is quiet while it is loaded."""
+    for change in coordinator.runtime.unwritten(number):
+        change.apply(fresh)
+    known, expected = _kept(coordinator.runtime.active(number)), _kept(fresh)
+    require(known == expected, f"the shard of {topic}-{number} on {machine.name} has {known}; its log {expected}")
+
+
+def _log_of(machine: SimulatedNode, topic: str) -> InternalLog:
+    assert machine.node is not None and machine.node.broker is not None
+    return InternalLog(topic, machine.node.broker.replicas, machine)
 
 
 class GroupShardChecks:

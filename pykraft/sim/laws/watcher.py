@@ -43,6 +43,8 @@ from pykraft.sim.laws.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.laws.moving_log import MovingReplicaLog
+from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
 from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
@@ -146,6 +148,8 @@ class Watcher:
         """None where no partition is moved."""
         self.voters: VoterLaws | None = None
         """None where no voter comes or goes."""
+        self.moving: MovingLogLaws | None = None
+        """None where no log is shortened or compacted."""
         self._is_ending = False
         """The node that is looked at has ended in the middle of a step, perhaps."""
         self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
@@ -181,6 +185,10 @@ class Watcher:
 
     def _new_history(self, key: TopicIdPartition) -> PartitionHistory:
         topic, version = key.topic, self.transaction_version
+        if self.moving is not None and (
+            topic in (SHORTENED, COMPACTED) or (topic, version) == (TRANSACTION_TOPIC, None)
+        ):
+            return TransactionalHistory(key.topic_partition, self.moving.transaction_version)
         if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
             return TransactionalHistory(key.topic_partition, version)
         if topic == GROUP_TOPIC:
@@ -231,6 +239,11 @@ class Watcher:
                 self.snapshots.check_copied(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
             case "metadata_log_start":
                 self.progress.log_starts_moved += 1
+            case "truncate_fully":
+                self.progress.logs_begun_again += 1
+                partition = _held(machine.node, _parse(fields["partition"]))
+                if partition is not None:
+                    check_begun_again(event.node, partition, fields["end"])
             case "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
                 self._on_truncation(machine, machine.node, _parse(fields["partition"]))
@@ -246,6 +259,8 @@ class Watcher:
             case "coordinator":
                 is_unreplayable = str(fields["state"]).startswith("failed: the record")
                 require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
+                if self.moving is not None and fields["state"] == "active":
+                    self._on_loaded(machine, TopicPartition(fields["topic"], fields["partition"]))
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
@@ -261,6 +276,14 @@ class Watcher:
         if topic_partition.topic in COORDINATED:
             check_no_shard(machine, *topic_partition)
             check_shards(self._nodes.values(), *topic_partition)
+
+    def _on_loaded(self, machine: SimulatedNode, place: TopicPartition) -> None:
+        """A coordinator has read its log, which may be compacted: it knows what everything that was written says."""
+        assert machine.node is not None and self.moving is not None
+        partition = _held(machine.node, place)
+        if partition is not None:
+            replica = self._follow(machine, self._known(machine), partition)
+            self.moving.check_loaded(machine, place, replica.batches)
 
     def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
@@ -289,6 +312,8 @@ class Watcher:
             if self._newest_image is None or seen.image.provenance.offset > self._newest_image.provenance.offset:
                 self._note_deleted(seen.image)
                 self._newest_image = seen.image
+                if self.moving is not None:
+                    self.moving.note_image(seen.image)
                 if seen.image.keeps_elr:
                     check_elr(seen.image, self.partitions, self._safe_log)
         if node.broker is not None:
@@ -330,7 +355,11 @@ class Watcher:
             if machine.node.broker is not None:
                 for partition in machine.node.broker.replicas.partitions.values():
                     replica = self._follow(machine, self._known(machine), partition)
-                    check_producers(replica.name, partition.log, replica.batches)
+                    self._check_producers(machine, partition, replica)
+                    if self.moving is not None:
+                        self.moving.check_replica(machine, partition, replica)
+        if self.moving is not None:
+            self.moving.check_end(self._brokers())
         for key in self.partitions:
             if key.topic in COORDINATED:
                 check_shards(self._nodes.values(), *key.topic_partition)
@@ -395,11 +424,15 @@ class Watcher:
         high_watermark, before = partition.log.high_watermark, replica.high_watermark
         led_before, replica.led_epoch = replica.led_epoch, partition.leader_epoch if partition.is_leader else None
         if high_watermark == before:
+            if isinstance(replica, MovingReplicaLog) and self.moving is not None:
+                self.moving.look(machine, partition, history, replica)
             return
         replica.high_watermark = high_watermark
         if high_watermark < before and led_before is not None and led_before == replica.led_epoch:
             raise Violation(f"{replica.name}: its leader's high watermark goes back from {before} to {high_watermark}")
         history.commit(replica, high_watermark, partition.leader_epoch)
+        if isinstance(replica, MovingReplicaLog) and self.moving is not None:
+            self.moving.look(machine, partition, history, replica)
         if partition.is_leader and not history.is_lost:
             check_high_watermark(machine.node_id, partition, self._decided(key), self._ends(key))
             if key.topic == GROUP_TOPIC and self.groups:
@@ -451,18 +484,25 @@ class Watcher:
         if replica is not None and replica.source is not partition.log and self._has_left(machine, key):
             replica = None
         if replica is None:
-            replica = seen.partitions[key] = ReplicaLog(f"{key.topic_partition} of node {machine.node_id}")
+            kind = MovingReplicaLog if self.moving is not None and self.moving.covers(key.topic) else ReplicaLog
+            replica = seen.partitions[key] = kind(f"{key.topic_partition} of node {machine.node_id}")
             self._follow_log(replica, partition.log, committed, history.is_lost)
             kept = seen.kept.pop(key, 0)
             if not history.is_lost:
                 committed.check_kept(replica, kept)
-            check_producers(replica.name, partition.log, replica.batches)
+            self._check_producers(machine, partition, replica)
         else:
             was_truncated = partition.log.truncations != replica.truncations
             self._follow_log(replica, partition.log, committed, history.is_lost)
             if was_truncated:
-                check_producers(replica.name, partition.log, replica.batches)
+                self._check_producers(machine, partition, replica)
         return replica
+
+    def _check_producers(self, machine: SimulatedNode, partition: Partition, replica: ReplicaLog) -> None:
+        if self.moving is not None:
+            self.moving.check_producers(machine, partition.log, replica)
+        else:
+            check_producers(replica.name, partition.log, replica.batches)
 
     def _has_left(self, machine: SimulatedNode, key: TopicIdPartition) -> bool:
         return self.reassignments is not None and self.reassignments.has_left(key, machine.node_id)

@@ -30,6 +30,10 @@ from pykraft.sim.world.network import Link, Network, Weather
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 
 _CALM_CHECK_US = 100 * US_PER_MS
+_WITHIN_STEP = 0.6
+"""Where logs move, a broker loses its power this often before a change of its disk, perhaps while it swaps segments."""
+_IN_SWAP = 0.6
+"""A node that cleans a log ends this often while it swaps segments, or removes some."""
 _LONGEST_CALM_US = 20_000 * US_PER_MS
 
 
@@ -173,6 +177,25 @@ class Faults:
             machine.power_will_fail = not machine.config.is_broker and self._random.random() < 0.5
             fields: dict[str, object] = {"node": machine.node_id, "torn": torn, "power": machine.power_will_fail}
             self._report("crash_within_step", fields)
+
+    def _crash_cleaning(self) -> None:
+        """A node whose cleaner is at work on a log, before one of the next changes of its disk; any node if there is
+        none."""
+        busy = [
+            machine
+            for machine in self._up
+            if machine.node is not None
+            and machine.node.broker is not None
+            and machine.node.broker.logs.cleaner.current is not None
+        ]
+        if self._up:
+            machine = self._random.choice(busy or self._up)
+            count, in_swap = self._random.randrange(12), self._random.random() < _IN_SWAP
+            if in_swap:
+                machine.filesystem.crash_in_swap = count
+            else:
+                machine.filesystem.crash_after(3 * count, self._random.choice((0, 0, 30)))
+            self._report("crash_cleaning", {"node": machine.node_id, "count": count, "in_swap": in_swap})
 
     def _disk_error(self) -> None:
         if self._up:
@@ -366,8 +389,13 @@ class Faults:
         self._victim = self._random.choice(list(self._nodes.values()))
         self._report("power_loss", {"node": self._victim.node_id})
         self._watcher.lossy.add(self._victim.node_id)
-        self._victim.lose_power(self._random)
-        self._await(self._one_may_lose_power, self._resume)
+        if self._knobs.moving is not None and self._random.random() < _WITHIN_STEP:
+            self._victim.power_will_fail = True
+            self._victim.filesystem.crash_after(self._random.randrange(60), self._random.choice((0, 30)))
+        else:
+            self._victim.lose_power(self._random)
+        victim = self._victim
+        self._await(lambda: not victim.power_will_fail and self._one_may_lose_power(), self._resume)
 
 
 def _is_well(machine: SimulatedNode) -> bool:

@@ -23,6 +23,7 @@ from pykraft.sim.trouble.elections import (
     election_properties,
 )
 from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
 from pykraft.sim.trouble.omissions import NOTHING, Omissions
 from pykraft.sim.trouble.recreations import (
     RecreationKnobs,
@@ -180,6 +181,7 @@ class Knobs:
     producer_quota: int = 0
     """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
     security: SecurityKnobs | None = None
+    moving: MovingLogKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -191,6 +193,7 @@ class Knobs:
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
     knobs = _with_limits(_with_voters(_draw(seed), draw_voters(seed)), draw_limits(seed))
+    knobs = _with_moving_logs(seed, knobs, draw_moving_logs(seed))
     knobs = replace(knobs, security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
@@ -315,6 +318,10 @@ def _with_limits(knobs: Knobs, limits: LimitKnobs) -> Knobs:
     samples = {} if limits.quotas_ms is None else {QUOTA_WINDOW_NUM.name: QUOTA_SAMPLES}
     faults = {kind: weight for kind, weight in knobs.faults.items() if kind != "crash_coordinator"}
     return replace(knobs, properties={**knobs.properties, **samples}, faults=faults, groups=(), limits=limits)
+
+
+def _with_moving_logs(seed: int, knobs: Knobs, moving: MovingLogKnobs | None) -> Knobs:
+    return knobs if moving is None else replace(knobs, **moving_changes(seed, knobs, moving))
 
 
 def _in_racks(knobs: Knobs, random: Random) -> Knobs:

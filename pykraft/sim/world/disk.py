@@ -202,6 +202,9 @@ class MemoryLock:
             del self._held[self._path]
 
 
+_OF_SEGMENTS_THAT_GO = (".swap", ".deleted")
+
+
 class MemoryFileSystem:
     """A tree of folders and files in memory. See the module for what it loses when."""
 
@@ -215,6 +218,8 @@ class MemoryFileSystem:
         self._planned: tuple[int, OSError | Crash, int] | None = None
         self._is_for_good = False
         self._stopped: OSError | Crash | None = None
+        self.crash_in_swap: int | None = None
+        """As `crash_after`, from the next time on that segments are swapped or deleted."""
         self.capacity_bytes = _CAPACITY_BYTES
         """A write beyond this many bytes finds the disk full."""
 
@@ -287,6 +292,9 @@ class MemoryFileSystem:
         replaced = target.entries.get(new_name)
         if isinstance(replaced, _Directory) and replaced.entries:
             raise OSError(errno.ENOTEMPTY, "the folder is not empty", new)
+        if self.crash_in_swap is not None and new.endswith(_OF_SEGMENTS_THAT_GO):
+            self.crash_after(self.crash_in_swap)
+            self.crash_in_swap = None
         self.step()
         directory.change((name, None), (new_name, node))
 
@@ -354,7 +362,7 @@ class MemoryFileSystem:
 
     def spare(self) -> None:
         """Take back what was planned; a disk that failed works again."""
-        self._planned = self._stopped = None
+        self._planned = self._stopped = self.crash_in_swap = None
 
     def step(self, inode: _Inode | None = None, data: Data = b"") -> None:
         """Count an operation that is about to begin, perhaps the append of `data`; raise what was planned for it."""

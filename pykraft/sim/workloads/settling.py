@@ -1,6 +1,9 @@
-"""What a simulated cluster still lacks before it has settled: in its partitions, its transactions, its coordinators."""
+"""What a simulated cluster still lacks before it has settled: in its partitions, its transactions, its coordinators.
 
-from collections.abc import Iterable, Mapping, Sequence
+Each function says what is missing, or None.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pykraft.broker.broker import Broker
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
@@ -9,12 +12,14 @@ from pykraft.coordinator.group.classic_groups.classic_group import ClassicState
 from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.sim.laws.invariants import RECREATED
+from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.sim.world.hosts import SimulatedNode
 
 Nodes = Mapping[int, SimulatedNode]
 Brokers = Iterable[tuple[int, Broker]]
+"""Each broker that is up, with its node id."""
 
 
 def missing_in_partitions(nodes: Nodes, images: Sequence[MetadataImage]) -> str | None:
@@ -22,8 +27,9 @@ def missing_in_partitions(nodes: Nodes, images: Sequence[MetadataImage]) -> str 
     topic = images[0].topic_named(TOPIC)
     if topic is None:
         return "the topic is unknown"
-    again = images[0].topic_named(RECREATED)
-    return _missing_in_topic(nodes, topic) or (None if again is None else _missing_in_topic(nodes, again))
+    others = [images[0].topic_named(name) for name in (RECREATED, SHORTENED, COMPACTED)]
+    found = (_missing_in_topic(nodes, each) for each in (topic, *others) if each is not None)
+    return next((why for why in found if why is not None), None)
 
 
 def _missing_in_topic(nodes: Nodes, topic: TopicImage) -> str | None:
@@ -72,3 +78,13 @@ def missing_in_coordinators(brokers: Brokers, group: GroupWorkload) -> str | Non
     expected = sorted(member.member_id for member in group.members)
     is_expected = found == [(ClassicState.STABLE.value, expected)]
     return None if is_expected else f"the group {group.group_id} is {found}, not {expected}"
+
+
+def ends_of(brokers: Brokers, topics: Collection[str]) -> dict[TopicPartition, int]:
+    """Where the leaders' logs of these topics end."""
+    return {
+        place: partition.log.log_end_offset
+        for _, broker in brokers
+        for place, partition in broker.replicas.partitions.items()
+        if place.topic in topics and partition.is_leader
+    }
