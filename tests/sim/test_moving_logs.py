@@ -28,7 +28,7 @@ SEEN = {
     "a_retention_that_forgets_the_policy": 6657,
     "a_deletion_that_followers_do_not_follow": 6657,
     "a_deletion_answered_before_the_followers_have_it": 6657,
-    "a_follower_that_keeps_what_is_below_its_leaders_start": 6683,
+    "a_follower_that_keeps_what_is_below_its_leaders_start": 6661,
     "a_cleaner_that_drops_the_newest_record_of_a_key": 6657,
     "a_cleaner_that_goes_beyond_the_last_stable_offset": 6662,
     "a_tombstone_dropped_at_once": 6657,
