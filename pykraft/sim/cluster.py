@@ -58,7 +58,12 @@ from pykraft.sim.workloads.limits_workload import LimitsWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
-from pykraft.sim.workloads.settling import missing_in_coordinators, missing_in_partitions, missing_in_transactions
+from pykraft.sim.workloads.settling import (
+    end_for_readers,
+    missing_in_coordinators,
+    missing_in_partitions,
+    missing_in_transactions,
+)
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
 from pykraft.sim.workloads.voter_workload import VoterChanger
 from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
@@ -548,7 +553,7 @@ class SimulatedCluster:
             return "a producer still waits for acknowledgements"
         for reader in self._readers:
             for key, position in reader.positions.items():
-                if position < (end := self._end_for_readers(key)):
+                if position < (end := end_for_readers(self.watcher, self._brokers(), key)):
                     return f"a consumer has read {key} up to {position} of {end}"
         if (
             self.bank is not None
@@ -558,16 +563,6 @@ class SimulatedCluster:
         if self._moving is not None and (why := self._moving.missing(self._brokers())) is not None:
             return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
-
-    def _end_for_readers(self, key: TopicPartition) -> int:
-        """Where a consumer must have come to: the end of what is committed, as the leader has it if some was lost."""
-        history = self.watcher.history(key)
-        if not history.is_lost:
-            return len(history.values)
-        logs = [
-            broker.replicas.partitions[key].log for _, broker in self._brokers() if key in broker.replicas.partitions
-        ]
-        return max(log.high_watermark for log in logs)
 
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
         partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]

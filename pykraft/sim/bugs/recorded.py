@@ -61,13 +61,13 @@ RECORDED = {
     "a_retention_that_forgets_the_policy": Recorded("log rule", "Log Start", 6657),
     "a_deletion_that_followers_do_not_follow": Recorded("log rule", "Log Start", 6657),
     "a_deletion_answered_before_the_followers_have_it": Recorded("log rule", "Log Start", 6657),
-    "a_follower_that_keeps_what_is_below_its_leaders_start": Recorded("log rule", "Log Start", 6683),
+    "a_follower_that_keeps_what_is_below_its_leaders_start": Recorded("log rule", "Log Start", 6661),
     "a_cleaner_that_drops_the_newest_record_of_a_key": Recorded("log rule", "Compaction", 6657),
     "a_cleaner_that_goes_beyond_the_last_stable_offset": Recorded("log rule", "Compaction", 6662),
     "a_tombstone_dropped_at_once": Recorded("log rule", "Compaction", 6657),
     "a_marker_dropped_before_its_records": Recorded("log rule", "Compaction", 6657),
     "an_abort_forgotten_by_the_cleaner": Recorded("log rule", "Compaction", 6657),
-    "a_swap_that_loses_a_segment_in_a_crash": Recorded("log rule", "Log Start", 6663),
+    "a_swap_that_loses_a_segment_in_a_crash": Recorded("log rule", "Producers Follow from the Log", 6663),
     "a_coordinator_that_ignores_a_tombstone_when_loading": Recorded(
         "group coordinator", "A Coordinator Follows from Its Log", 6664
     ),

@@ -150,6 +150,8 @@ class MovingLogLaws:
         if start > high_watermark:
             raise Violation(f"{replica.name} begins at {start}, above its high watermark {high_watermark}")
         is_same = replica.log_start is not None and replica.seen_truncations == log.truncations
+        if not is_same and not log.segments:
+            return  # the node ends in the middle of a truncation
         if not is_same or start != replica.log_start:
             self._check_start(machine, partition, replica, moving, is_same)
         moving.latest_start = max(moving.latest_start, start)

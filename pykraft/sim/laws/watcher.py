@@ -517,6 +517,8 @@ class Watcher:
     @staticmethod
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
         if log.truncations != replica.truncations:
+            if not log.segments:
+                return  # the node ends in the middle of the truncation
             before = committed.shared(replica)
             committed.check_matching(replica, replica.follow(log, committed))
             if not is_lost:

@@ -13,6 +13,7 @@ from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.sim.laws.invariants import RECREATED
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED
+from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.sim.world.hosts import SimulatedNode
@@ -78,6 +79,15 @@ def missing_in_coordinators(brokers: Brokers, group: GroupWorkload) -> str | Non
     expected = sorted(member.member_id for member in group.members)
     is_expected = found == [(ClassicState.STABLE.value, expected)]
     return None if is_expected else f"the group {group.group_id} is {found}, not {expected}"
+
+
+def end_for_readers(watcher: Watcher, brokers: Brokers, key: TopicPartition) -> int:
+    """Where a consumer must have come to: the end of what is committed, as the leader has it if some was lost."""
+    history = watcher.history(key)
+    if not history.is_lost:
+        return len(history.values)
+    logs = [broker.replicas.partitions[key].log for _, broker in brokers if key in broker.replicas.partitions]
+    return max(log.high_watermark for log in logs)
 
 
 def ends_of(brokers: Brokers, topics: Collection[str]) -> dict[TopicPartition, int]:
