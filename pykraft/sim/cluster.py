@@ -278,12 +278,10 @@ class SimulatedCluster:
             self._add_client(name, changer)
 
     def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
-        level, skew_ms, progress = (
-            self._levels[TRANSACTION_VERSION],
-            2 * self.knobs.clock_skew_ms,
-            self.watcher.progress,
+        level, skew_ms = self._levels[TRANSACTION_VERSION], 2 * self.knobs.clock_skew_ms
+        self.watcher.moving = MovingLogLaws(
+            self.nodes, skew_ms, lambda: self.scheduler.now, self.watcher.progress, level
         )
-        self.watcher.moving = MovingLogLaws(self.nodes, skew_ms, lambda: self.scheduler.now, progress, level)
         brokers, consumers = self.knobs.brokers, self.knobs.consumers
         self._moving = MovingLogWorkload(knobs, brokers, consumers, servers, self.watcher, self._time_ms, self._dice)
         for name, client in self._moving.clients():
@@ -549,18 +547,16 @@ class SimulatedCluster:
         return missing_in_partitions(self.nodes, images) or self._missing_in_clients()
 
     def _missing_in_clients(self) -> str | None:
+        brokers = self._brokers()
         if not all(writer.is_idle for writer in self._writers):
             return "a producer still waits for acknowledgements"
         for reader in self._readers:
             for key, position in reader.positions.items():
-                if position < (end := end_for_readers(self.watcher, self._brokers(), key)):
+                if position < (end := end_for_readers(self.watcher, brokers, key)):
                     return f"a consumer has read {key} up to {position} of {end}"
-        if (
-            self.bank is not None
-            and (why := self.bank.missing() or missing_in_transactions(self._brokers())) is not None
-        ):
+        if self.bank is not None and (why := self.bank.missing() or missing_in_transactions(brokers)) is not None:
             return why
-        if self._moving is not None and (why := self._moving.missing(self._brokers())) is not None:
+        if self._moving is not None and (why := self._moving.missing(brokers)) is not None:
             return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 

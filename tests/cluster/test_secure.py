@@ -106,7 +106,7 @@ def test_the_handshakes_and_those_that_have_failed_are_counted(cluster: Cluster)
             (family,) = (each for each in node.metrics.families() if each.name == f"{name}-authentication-total")
             return next(value for tags, value in family.metrics.items() if ("listener", "SSL") in tags)
 
-        return cluster.call(1, read)
+        return sum(cluster.call(node_id, read) for node_id in cluster.broker_ids)
 
     before = counted("successful"), counted("failed")
     with cluster.admin() as admin:
