@@ -99,6 +99,8 @@ class SocketWire(WatchedStream):
             return
         if has_bytes:  # not above: an error of a callback is not one of the socket
             self.peer.received(now)
+            if self.has_ended and self.events:
+                self.peer.closed(now)
 
     def opened(self) -> None:
         """The socket is connected. OSError: the connection is over."""

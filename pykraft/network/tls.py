@@ -262,8 +262,8 @@ class TlsStream(Stream):
         return self._out or self._sealed
 
     def receive(self) -> bool:
-        """Read what is there, and open the records; False at the end of the stream. OSError, ProtocolError: close
-        it."""
+        """Read what is there, and open the records; False at the end of the stream, if nothing came with it. OSError,
+        ProtocolError: close it."""
         self.is_readable = False
         try:
             data = self.sock.recv(_RECEIVED_BYTES)
@@ -274,13 +274,14 @@ class TlsStream(Stream):
             self.has_ended = True
             return False
         try:
-            self.has_ended = not self.session.received(data)
+            has_bytes = self.session.received(data)
         except TlsError:
             with suppress(OSError):  # the peer hears why, if it still listens
                 self.flush()
             raise
+        self.has_ended = self.session.has_ended
         self.flush()
-        return not self.has_ended
+        return has_bytes
 
     def flush(self) -> None:
         """Encrypt and write what the socket takes."""

@@ -76,16 +76,18 @@ class TlsSession:
         self.is_established = self.has_ended = False
 
     def received(self, data: bytes) -> bool:
-        """Take what has come from the peer, and open all whole records; False once nothing follows. TlsError,
-        ProtocolError, OSError: send what the engine has, and close the connection."""
+        """Take what has come from the peer, and open all whole records; False if there was nothing in them and nothing
+        follows (`has_ended`). A peer's last words may come together with its goodbye. TlsError, ProtocolError, OSError:
+        send what the engine has, and close the connection."""
+        count = 0
         self.engine.feed(data)
         try:
             if self.is_established or self.shake_hands():
-                self._open_records()
+                count = self._open_records()
         except TlsError as error:
             self.failed(str(error), is_final=True)
             raise
-        return not self.has_ended
+        return count > 0 or not self.has_ended
 
     def shake_hands(self) -> bool:
         """Go on with the handshake; whether it is over. TlsError: it has failed. OSError: the peer is refused."""
@@ -98,12 +100,15 @@ class TlsSession:
         """When the peer was active last, if something has come now: bytes of a handshake keep no connection alive."""
         return now if self.is_established else before
 
-    def _open_records(self) -> None:
-        frames, engine = self._frames, self.engine
+    def _open_records(self) -> int:
+        """How many bytes were in them."""
+        frames, engine, total = self._frames, self.engine, 0
         while count := engine.open(frames.space()):
             frames.received(count)
+            total += count
         if count == 0:  # the peer has said that nothing follows
             self.has_ended = True
+        return total
 
     def end(self) -> None:
         """The peer's stream has ended."""

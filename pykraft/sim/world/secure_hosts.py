@@ -88,14 +88,15 @@ class SecureStream(SimulatedStream):
             self.has_ended = True
             return False
         try:
-            self.has_ended = not self.session.received(data)
+            has_bytes = self.session.received(data)
+            self.has_ended = self.session.has_ended
         except TlsError:
             with suppress(OSError):  # the peer hears why, if it still listens
                 self._flights.send()
             raise
         self._flights.send()
         self.last_active = self.session.active_since(self.last_active, self._machine.scheduler.now)
-        return not self.has_ended
+        return has_bytes
 
     def _put(self, frame: bytes) -> None:
         _seal(self.session, frame)
@@ -136,16 +137,16 @@ class SecureWire(SimulatedWire):
         def receive() -> None:
             now = self._host.scheduler.now
             try:
-                goes_on = self._session.received(data)
+                has_bytes = self._session.received(data)
                 self._flights.send()
             except OSError:
                 with suppress(OSError):
                     self._flights.send()
                 self._peer.closed(now)
                 return
-            if goes_on:
+            if has_bytes:
                 self._peer.received(now)
-            else:
+            if self._session.has_ended and self._end.is_open:
                 self._peer.closed(now)
 
         self._host.act(receive)

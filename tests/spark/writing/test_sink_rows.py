@@ -96,7 +96,7 @@ def test_the_options_travel_and_the_producer_is_an_idempotent_one() -> None:
         ({**SERVERS, "kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set: the column key is text or"),
         ({**SERVERS, "kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set: a task that is tried"),
         ({**SERVERS, "kafka.acks": "2"}, "kafka.acks"),
-        ({**SERVERS, "kafka.group.id": "2"}, "kafka.group.id is no setting of this client"),
+        ({**SERVERS, "kafka.acks.all": "2"}, "kafka.acks.all is no setting of this client"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], words: str) -> None:

@@ -268,20 +268,26 @@ class Client:
         self.told: list[object] = []
         self._server = server
 
-    def ask(self, endpoint: Endpoint) -> object:
+    def ask(self, endpoint: Endpoint, after_a_turn: Callable[[], None] = lambda: None) -> object:
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         told = self.told.append
         self.network.send(Outbound("c", Node(1, *endpoint), request, lambda answer, _: told(answer), 10_000), 0)
 
         def go_on() -> bool:
-            self.selector.tell(self.selector.wait(0.01))
+            self.turn()
             self._server.turn()
-            self.network.poll(0)
-            self.network.dispatch()
+            after_a_turn()
             return bool(self.told)
 
         wait_until(go_on, "there is an answer")
         return self.told[0]
+
+    def turn(self) -> Any:
+        """Look at all sockets once; returns who holds them."""
+        self.selector.tell(self.selector.wait(0.01))
+        self.network.poll(0)
+        self.network.dispatch()
+        return self.network.dialer
 
     def close(self) -> None:
         self.network.close()
@@ -317,6 +323,21 @@ def test_a_client_of_ours_is_answered_over_tls_and_shows_its_certificate(listeni
     client = Client(server, subject="/CN=alice")
     assert isinstance(client.ask(Endpoint("127.0.0.1", port)), ApiVersionsResponse)
     assert {request.inbound.context.principal for request in server.taken} == {"User:CN=alice"}
+    client.close()
+
+
+def test_an_answer_counts_though_the_end_of_the_stream_has_come_with_it(listening: Any) -> None:
+    """A server that refuses a login says why, and closes the connection: both may come in one read."""
+    server, port = listening()
+    client = Client(server)
+
+    def close_after_the_answer() -> None:
+        if len(server.taken) == 2:  # the greeting, and the question
+            for stream in server.streams:
+                stream.connection.close()
+
+    assert isinstance(client.ask(Endpoint("127.0.0.1", port), close_after_the_answer), ApiVersionsResponse)
+    wait_until(lambda: not client.turn().wires, "the connection is closed")
     client.close()
 
 
