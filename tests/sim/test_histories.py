@@ -46,7 +46,7 @@ LONG_FLOORS = {
     "consumer_members_lost": 31,
     "consumer_coordinator_moves": 8,
 }
-SHORT = {0: (113, 195), 1: (105, 110), 2: (117, 130, 149)}
+SHORT = {0: (113, 195), 1: (110, 123), 2: (117, 130, 149)}
 """By transaction.version: the histories with a bank that every run goes through. A long one has all hundred."""
 COUNTED = (
     "committed",

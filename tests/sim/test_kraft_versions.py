@@ -100,7 +100,7 @@ class Upgraded(SimulatedCluster):
 
     def _end_leader(self, machine: SimulatedNode) -> None:
         if machine.is_up and not machine.is_kept_down:
-            self._faults.crash(machine)
+            self.faults.crash(machine)
 
     def _missing(self) -> str | None:
         return super()._missing() or (None if self.upgrader.is_told else "the upgrade is not acknowledged")

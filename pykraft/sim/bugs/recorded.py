@@ -80,7 +80,7 @@ RECORDED = {
     "acks_all_answered_at_the_log_end": Recorded("replication", "Durability", 64),
     "an_isr_grown_before_the_follower_caught_up": Recorded("replication", "In-Sync Replicas", 25),
     "a_fenced_broker_kept_in_the_isr": Recorded("election", "Image", 20),
-    "a_preferred_leader_elected_outside_the_isr": Recorded("election", "Image", 403),
+    "a_preferred_leader_elected_outside_the_isr": Recorded("election", "Image", 407),
     "an_elr_member_kept_after_an_unclean_shutdown": Recorded("election", "Eligible Leader Replicas", 404),
     "a_reassignment_acknowledged_and_not_written": Recorded("reassignment", "Acknowledged Administration", 810),
     "a_reassignment_completed_one_replica_early": Recorded("reassignment", "Reassignments Keep Copies", 841),
