@@ -116,7 +116,7 @@ def places(work):
         before = work.Fetch(follower.end_offset, follower.last_fetch_end_offset, follower.last_fetch)
         record_fetch(follower, offset, log_start, leader_end, broker_epoch, now)
         has_fetched = before.offset >= 0
-        follower.last_caught_up = work.caught_up_at(
+        follower._last_caught_up = work.caught_up_at(
             known, work.Fetch(offset, leader_end, now), before if has_fetched else None
         )
 

@@ -15,6 +15,9 @@ class Nowhere:
     def exists(self, path):
         return False
 
+    def read(self, path):
+        raise FileNotFoundError(path)
+
 
 def theirs(entries, log_end, epoch):
     """What pykraft's own cache says, in the lab's words."""
