@@ -33,10 +33,12 @@ from pykraft.broker.settings.config import advice, read_node_config
 from pykraft.broker.startup.storage_format import format_directories
 from pykraft.cluster_arguments import (
     FIRST_CONTROLLER_ID,
+    INSTEAD,
     ClusterMode,
     check_arguments,
     known_port,
     rack_of_each,
+    reach_of,
 )
 from pykraft.cluster_users import add_user, check_secured_before
 from pykraft.cluster_view import ClusterView, view_over_the_wire
@@ -62,14 +64,6 @@ _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
 _MOST_REPLICAS = 3
-_INSTEAD = {
-    "listeners": "port=N says the first broker's port",
-    "log.dirs": "directory=PATH says where",
-    "node.id": "nodes=N says how many there are",
-    "process.roles": "controllers=N says which nodes are controllers",
-    "broker.rack": "racks=[...] says which one each broker has",
-    "controller.quorum.voters": "controllers=N says which nodes are controllers",
-}
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
 """A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
 
@@ -90,6 +84,8 @@ class Cluster:
         timeouts: TimeoutProfile = "lesson",
         directory: str | Path | None = None,
         port: int | None = None,
+        host: str = HOST,
+        advertise: str | None = None,
         racks: Sequence[str] | None = None,
         properties: Mapping[str, object] | None = None,
         features: Mapping[str, int] | None = None,
@@ -102,7 +98,9 @@ class Cluster:
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
-        on `port`, the next on the port after it, and so on; without it the system chooses. `racks` says in which rack
+        on `port`, the next on the port after it, and so on; without it the system chooses. Brokers listen on
+        `host` (0.0.0.0: on every address) and send clients to `advertise`, by default this machine's name then. `racks`
+        says in which rack
         each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file.
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
@@ -112,7 +110,7 @@ class Cluster:
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
-        self._racks = rack_of_each(racks, nodes)
+        self._racks, self._reach = rack_of_each(racks, nodes), reach_of(host, advertise)
         self._filesystem = filesystem
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
@@ -154,7 +152,7 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """What a client is given to begin with."""
-        return ",".join(f"{HOST}:{port}" for port in self._broker_ports.values())
+        return ",".join(f"{self._reach.near}:{port}" for port in self._broker_ports.values())
 
     def properties(self, node_id: int) -> dict[str, str]:
         """What is in a node's server.properties."""
@@ -162,7 +160,7 @@ class Cluster:
         is_controller = node_id in self._controller_ports
         listeners = []
         if is_broker:
-            listeners.append(f"{self._listener}://{HOST}:{self._broker_ports[node_id]}")
+            listeners.append(f"{self._listener}://{self._reach.host}:{self._broker_ports[node_id]}")
         if is_controller:
             listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
         replicas = min(_MOST_REPLICAS, len(self.broker_ids))
@@ -177,13 +175,15 @@ class Cluster:
         }
         if is_broker:
             own["inter.broker.listener.name"] = self._listener
+        if is_broker and self._reach.name != HOST:
+            own["advertised.listeners"] = f"{self._listener}://{self._reach.name}:{self._broker_ports[node_id]}"
         if node_id in self._racks:
             own["broker.rack"] = self._racks[node_id]
         if taken := own.keys() & self._extra.keys():
             name = min(taken)
             raise ValueError(
                 f"properties has {name}, which the cluster itself gives to each of its nodes:"
-                f" {_INSTEAD.get(name, 'leave it out')}"
+                f" {INSTEAD.get(name, 'leave it out')}"
             )
         others: dict[str, object] = {
             "offsets.topic.replication.factor": replicas,
@@ -256,7 +256,9 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         check_secured_before(self.directory, self._listener)
         if self._listener != "PLAINTEXT":
-            self.secure_files = SecureFiles(self.directory / "security", self.node_ids, self._listener)
+            self.secure_files = SecureFiles(
+                self.directory / "security", self.node_ids, self._listener, self._reach.name
+            )
         found = {
             node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
             for node_id in self.node_ids

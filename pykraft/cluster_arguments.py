@@ -1,14 +1,52 @@
 """What a `Cluster` is handed, looked at before anything starts: numbers, names of modes, racks, ports."""
 
+import socket
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
+from pykraft.runtime.ports import HOST
 from pykraft.runtime.threaded import NetworkMode
 from pykraft.timeouts import PROFILES, TimeoutProfile
 
 ClusterMode = Literal["threads", "processes"]
 FIRST_CONTROLLER_ID = 101
 _LAST_PORT = 65_535
+_EVERYWHERE = {"0.0.0.0", "::", ""}
+INSTEAD = {
+    "listeners": "port=N says the first broker's port",
+    "advertised.listeners": "advertise=NAME says where clients are sent",
+    "log.dirs": "directory=PATH says where",
+    "node.id": "nodes=N says how many there are",
+    "process.roles": "controllers=N says which nodes are controllers",
+    "broker.rack": "racks=[...] says which one each broker has",
+    "controller.quorum.voters": "controllers=N says which nodes are controllers",
+}
+"""What to say of a setting that the cluster gives to each of its nodes."""
+
+
+class Reach(NamedTuple):
+    """Where brokers are reached."""
+
+    host: str
+    """The address on which they listen."""
+    name: str
+    """The host to which they send clients."""
+    near: str
+    """A host by which this machine reaches them."""
+
+
+def reach_of(host: str, advertise: str | None) -> Reach:
+    """Where brokers that listen on `host` are reached; ValueError if nothing here finds them under their name."""
+    is_everywhere = host in _EVERYWHERE
+    name = advertise or (socket.getfqdn() if is_everywhere else host)
+    for said, each in (("host", host or "0.0.0.0"), ("advertise", name)):
+        try:
+            socket.getaddrinfo(each, None)
+        except (OSError, UnicodeError):
+            raise ValueError(
+                f"{said}={each!r}: this machine must find that host itself, for the brokers reach each other there, too"
+            ) from None
+    return Reach(host, name, HOST if is_everywhere else host)
 
 
 def known_port(properties: Mapping[str, str], listener: str) -> int:

@@ -95,12 +95,14 @@ def write_private(file: Path, text: str) -> None:
 class SecureFiles:
     """The authority of one cluster, what it has signed, and the passwords."""
 
-    def __init__(self, folder: Path, node_ids: Sequence[int], security: str = "SSL") -> None:
-        """Make what is not there yet. ConfigError: there is no ``openssl``."""
+    def __init__(self, folder: Path, node_ids: Sequence[int], security: str = "SSL", host: str = _HOSTS[0]) -> None:
+        """Make what is not there yet. Certificates name `host` besides this machine. ConfigError: there is no
+        ``openssl``."""
         self.folder = folder
         self.security = security
         self._authority = CertificateAuthority(folder)
         self._node_ids = node_ids
+        self._hosts = tuple(dict.fromkeys((*_HOSTS, host)))
         self.passwords = Passwords(folder / "passwords") if security == "SASL_SSL" else None
         if self.passwords is not None:
             for name in {*self._nodes, ADMIN} - self.passwords.keys():
@@ -167,7 +169,7 @@ class SecureFiles:
     def _keystore(self, name: str) -> dict[str, str]:
         return {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._authority.issue(name, f"/CN={name}", _HOSTS)),
+            "ssl.keystore.location": str(self._authority.issue(name, f"/CN={name}", self._hosts)),
         }
 
     def _truststore(self) -> dict[str, str]:

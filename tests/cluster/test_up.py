@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -15,8 +16,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from pykraft import Consumer, Producer
+from pykraft.common.errors import KafkaError
+from tests.harness.waiting import wait_until
 
 LIMIT_S = 60
+REFUSAL = "INVALID_TOPIC_EXCEPTION"
 
 
 def free_ports(count: int) -> int:
@@ -48,6 +52,13 @@ def up(*said: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
             yield process, line.removeprefix("ready at ").partition(";")[0]
         finally:
             process.kill()
+
+
+def test_a_topic_is_asked_for_by_name_and_numbers() -> None:
+    for text in ("", "a:b", "a:0", "a:1:2:3"):
+        command = [sys.executable, "-m", "pykraft", "up", "--topic", text]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert f"{text!r} must be NAME, NAME:PARTITIONS or NAME:PARTITIONS:REPLICAS" in done.stderr
 
 
 def refusal(*said: object) -> str:
@@ -82,6 +93,34 @@ def test_data_stay_where_they_were_asked_for_and_settings_hold(tmp_path: Path) -
         assert next(consumer).value == b"kept"
 
 
+def test_others_are_let_in_topics_are_made_faults_are_taken_and_all_is_said_to_a_program(tmp_path: Path) -> None:
+    """127.0.0.2 stands for another address of this machine: it is listened on by 0.0.0.0 alone."""
+    port, faults = free_ports(1), tmp_path / "faults.json"
+    said = ("--port", port, "--host", "0.0.0.0", "--advertise", "127.0.0.2", "--json", "--faults", faults)
+    command = [sys.executable, "-m", "pykraft", "up", *map(str, said), "--topic", "one", "--topic", "two:3:1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline()) == {"bootstrap_servers": f"127.0.0.1:{port}"}
+            metadata = AdminClient({"bootstrap.servers": f"127.0.0.2:{port}"}).list_topics(timeout=LIMIT_S)
+            assert [str(broker) for broker in metadata.brokers.values()] == [f"127.0.0.2:{port}/1"]
+            assert {name: len(topic.partitions) for name, topic in metadata.topics.items()} == {"one": 1, "two": 3}
+            added = [sys.executable, "-m", "pykraft", "fault", str(faults), "--api", "Produce", "--error", REFUSAL]
+            subprocess.run(added, check=True, capture_output=True, timeout=LIMIT_S)
+            with Producer(bootstrap_servers=f"127.0.0.2:{port}", retries=0) as producer:
+
+                def is_refused() -> bool:
+                    try:
+                        producer.send("one", b"x").result(LIMIT_S)
+                    except KafkaError as error:
+                        return error.code.name == REFUSAL
+                    return False
+
+                wait_until(is_refused, "the fault is met")
+        finally:
+            process.kill()
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -98,6 +137,11 @@ def test_a_port_that_is_taken_is_named() -> None:
         (
             ("--port", 65_535, "--nodes", 2),
             "port=65535: the brokers' ports, 2 from this one on, lie between 1 and 65535",
+        ),
+        (
+            ("--host", "0.0.0.0", "--advertise", "no.such.host.invalid"),
+            "advertise='no.such.host.invalid': this machine must find that host itself, for the brokers reach each"
+            " other there, too",
         ),
         (("--override", "no.such=1"), "properties has no.such, which is no setting of a node: leave it out"),
     ],
