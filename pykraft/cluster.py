@@ -98,10 +98,9 @@ class Cluster:
         Without `controllers` every node is both broker and controller; otherwise the brokers 1, 2, ... are joined by so
         many controllers 101, 102, .... `timeouts` is "lesson" or "kafka". The files lie in `directory`, or in a
         temporary one that `close` removes; a directory that holds a cluster is started again. The first broker listens
-        on `port`, the next on the port after it, and so on; without it the system chooses. Brokers listen on
-        `host` (0.0.0.0: on every address) and send clients to `advertise`, by default this machine's name then. `racks`
-        says in which rack
-        each broker is (``broker.rack``), in the order of their ids. `properties` are added to every node's file.
+        on `port`, the next on the port after it, and so on; without it the system chooses. Brokers listen on `host`
+        (0.0.0.0: on every address) and send clients to `advertise`, by default this machine's name then. `racks` says
+        in which rack each broker is, in the order of their ids. `properties` are added to every node's file.
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
@@ -115,10 +114,7 @@ class Cluster:
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
         self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
-        self.broker_ids = list(range(1, nodes + 1))
-        self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
-        self.controller_ids = self._separate or self.broker_ids
-        self.node_ids = self.broker_ids + self._separate
+        self._name_nodes(nodes, controllers)
         self._check_unused()
         self._reservation = self._reserve_ports(port)
         ports = self._reservation.ports
@@ -139,6 +135,12 @@ class Cluster:
         except BaseException:
             self._release()
             raise
+
+    def _name_nodes(self, nodes: int, controllers: int | None) -> None:
+        self.broker_ids = list(range(1, nodes + 1))
+        self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
+        self.controller_ids = self._separate or self.broker_ids
+        self.node_ids = self.broker_ids + self._separate
 
     def _begin_watching(self) -> None:
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
