@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 
 from pykraft.cli import main
+from pykraft.sim.bugs.planting import bug, plant, put
 from pykraft.storage import log, segment_files
 from pykraft.storage.disk.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.upkeep.log_loader import LogLoader
-from tests.sim.planted import bug, plant, put
 
 LONGEST_STAND_S = 60.0
 STANDS_STILL = "stands still, and waits for its end"
