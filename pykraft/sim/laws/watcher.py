@@ -499,6 +499,8 @@ class Watcher:
         return replica
 
     def _check_producers(self, machine: SimulatedNode, partition: Partition, replica: ReplicaLog) -> None:
+        if self._is_ending:
+            return  # in the middle of a step, perhaps: what is in memory may be half done, and is lost
         if self.moving is not None:
             self.moving.check_producers(machine, partition.log, replica)
         else:
