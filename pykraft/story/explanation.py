@@ -19,7 +19,7 @@ from pykraft.story.marks import Mark, marks_of
 
 _TOLD = ("fault", "crash", "restart", "you")
 _SHOWN = 12
-"""So many of the last troubles are told one by one."""
+"""This many of the last troubles are listed one by one."""
 _REPORTED = 6
 
 

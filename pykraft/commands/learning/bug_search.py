@@ -1,4 +1,4 @@
-"""The part of ``simulate`` that looks for bugs: those that are planted by name, and those in somebody's patch."""
+"""The part of ``simulate`` that looks for bugs: those that are planted by name, and those in a patch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

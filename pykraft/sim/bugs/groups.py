@@ -77,7 +77,7 @@ def a_stale_generation_accepted() -> None:
 
 @bug
 def a_commit_matched_by_its_generation_alone() -> None:
-    """A group that was deleted and made again begins its generations anew: its members before may commit in them."""
+    """A group that was deleted and made again begins its generations again: its members before may commit in them."""
 
     def check(
         group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool = False

@@ -57,7 +57,7 @@ LAWS = {
     "Revoke before Assign": "a partition is assigned to a member only after its owner before has given it up",
     "Commits Come from Members": "an offset is committed by a member that may commit now, and does not go back",
     "Acknowledged Commits": "an offset commit that was acknowledged is committed",
-    "Offsets That Are Read": "whoever asks for an offset hears one that is committed",
+    "Offsets That Are Read": "an offset that is read is a committed one",
     "No Record Skipped": "a group reads on from where it has committed, and skips no record",
     "Deleted Groups": "of a group that was deleted nothing stays, and its members before may not commit",
     "A Coordinator Follows from Its Log": "what a coordinator holds in memory is what its log says",

@@ -4,7 +4,7 @@ A history that changes nothing breaks no law, either. So it is counted which tra
 broker's life, an ISR, a group and its members, a transaction, and a change of voters. Most tables are data of the nodes
 and clients themselves; those of the ISR and of voters are rows of this module.
 
-Nothing is counted unless somebody asks: then the functions that make a transition are wrapped, in this process.
+Nothing is counted unless you ask for it: then the functions that make a transition are wrapped, in this process.
 """
 
 from collections.abc import Callable, Iterator, Mapping

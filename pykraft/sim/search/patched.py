@@ -1,4 +1,4 @@
-"""A copy of the package with somebody's patch applied, in a directory that is removed again.
+"""A copy of the package with a patch applied, in a directory that is removed again.
 
 The package that runs stays as it is: the copy is imported by processes of their own (`pykraft.sim.search.workers`).
 """

@@ -152,7 +152,7 @@ def apply_all(patches: list[FilePatch], files: Mapping[str, str]) -> dict[str, s
         text = found.get(patch.path, files.get(patch.path))
         if patch.is_new:
             if text is not None:
-                raise PatchRefused(f"the patch makes {patch.path} anew, and it is there")
+                raise PatchRefused(f"the patch makes {patch.path} as a new file, and it is there")
             found[patch.path] = apply(patch, "")
         elif text is None:
             raise PatchRefused(f"the patch changes {patch.path}, and there is no such file")

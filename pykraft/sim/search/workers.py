@@ -1,6 +1,6 @@
 """Runs many seeds in processes of their own, several at once.
 
-Each process imports the package from a directory: its own, or a copy that somebody's patch has changed. It reads seeds
+Each process imports the package from a directory: its own, or a copy that a patch has changed. It reads seeds
 from its input, one a line, and answers each with a line of JSON. A history that does not end in time ends its process.
 """
 
@@ -54,8 +54,8 @@ def run_seeds(
     has_coverage: bool = False,
 ) -> Generator[Outcome, None, None]:
     """What comes of the seeds, as they end. `jobs` is how many run at once, 0 for one on each core. `root` is the
-    directory that has the package. Whoever stops listening ends the processes. With `has_coverage` each outcome has the
-    rows that its history has taken."""
+    directory that has the package. The processes end when nothing listens any more. With `has_coverage` each outcome
+    has the rows that its history has taken."""
     left, lock = iter(seeds), Lock()
     found: SimpleQueue[Outcome | Unusable | None] = SimpleQueue()
 

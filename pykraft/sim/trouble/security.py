@@ -62,7 +62,7 @@ class SecurityKnobs:
 
     @property
     def first_credentials(self) -> list[str]:
-        """What ``storage format --add-scram`` is told."""
+        """What ``storage format --add-scram`` takes."""
         return [f"{self.mechanism}=[name={name},password={word}]" for name, word in PASSWORDS.items()]
 
     @property
