@@ -17,7 +17,6 @@ lasts, no heartbeat is answered.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from pykraft.common.time_slice import ClockSlice, take_steps
 from pykraft.common.types import OffsetAndEpoch
 from pykraft.controller.partitions.brokers_to_isrs import BrokersToIsrs
 from pykraft.controller.result import MAX_RECORDS_PER_REQUEST
+from pykraft.course.lessons.scale.metadata_cost import without_collector
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.metadata.snapshot_generator import snapshot_of_image
@@ -124,7 +124,7 @@ class _Stopwatch:
 def figures(partitions: int) -> Figures:
     """Make so many partitions, and measure; a multiple of a hundred."""
     stopwatch = _Stopwatch()
-    with _without_collector():
+    with without_collector():
         script = _measured_script(stopwatch)
         with stopwatch.phase("create"):
             _create(script, partitions // PER_TOPIC)
@@ -189,18 +189,6 @@ def _load(stopwatch: _Stopwatch, path: str) -> MetadataImage:
         batches = stopwatch.in_turns(found.decoded_in_steps())
         stopwatch.in_turns(loader.handle_load_snapshot(found.id, batches))
     return loader.image
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """A process that is a node keeps the collector of cycles from visiting its metadata (`runtime.garbage`)."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _memory_mb() -> float:

@@ -53,7 +53,7 @@ class Cost(NamedTuple):
 def cost_of(partitions: int) -> Cost:
     """Write a snapshot of this many partitions, load it, and measure both."""
     filesystem = OsFileSystem()
-    with tempfile.TemporaryDirectory() as folder, _without_collector():
+    with tempfile.TemporaryDirectory() as folder, without_collector():
         path = Path(folder) / snapshot_name(_END)
         image = image_of(partitions)
         began = time.perf_counter()
@@ -70,7 +70,7 @@ def cost_of(partitions: int) -> Cost:
 
 
 @contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """A process that is a node keeps the collector of cycles from visiting its metadata again and again
     (`runtime.garbage`): here it waits as well."""
     was_on = gc.isenabled()
