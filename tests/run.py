@@ -185,9 +185,9 @@ SPARK_NOTEBOOKS = tuple(path for path in NOTEBOOKS if pathlib.Path(path).name.st
 OTHER_NOTEBOOKS = tuple(path for path in NOTEBOOKS if path not in (*MEASURED_NOTEBOOKS, *SPARK_NOTEBOOKS))
 LAB_NOTEBOOKS = tuple(path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("labs/*/lab.ipynb")))
 
-# In this order: the two that wait most, which take one core together; what is quick to tell; then the long ones, then
-# shorter ones, so that both cores end together. Beside all of them those that yield, the longest first. At last the
-# notebooks that measure.
+# In this order: the two that wait most, which take one core together, as the course and the labs do later; what is
+# quick to tell; then the long ones, then shorter ones, so that both cores end together. Beside all of them those that
+# yield, the longest first. At last the notebooks that measure.
 SUITES = (
     Suite("interop", "pytest", ("tests/interop",), ("full",), limit_s=900, cores=0.5),
     Suite("archive", "tests.spark.archive", (), ("full",)),
@@ -201,10 +201,10 @@ SUITES = (
     Suite("viz", "pytest", ("tests/viz",), ALWAYS),
     Suite("spark", "pytest", ("tests/spark",), ("full",), limit_s=900, cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),
-    Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900),
+    Suite("course", "pytest", ("tests/notebooks",), ("full",), limit_s=900, cores=0.5),
+    Suite("labs", "pytest", ("tests/labs",), ("full",), SLOW_READER, limit_s=900, cores=0.5),
     Suite("notebooks", "pytest", OTHER_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
     Suite("with Spark", "pytest", SPARK_NOTEBOOKS, ("full",), (*NBVAL, *BUDGET), limit_s=900, variables=SMALL),
-    Suite("labs", "pytest", ("tests/labs",), ("full",), SLOW_READER, limit_s=900),
     Suite("lab pages", "pytest", LAB_NOTEBOOKS, ("full",), (*NBVAL, *SLOW_READER)),
     Suite("harness", "pytest", ("tests/harness",), ("full",)),
     Suite("scale", "pytest", ("tests/scale",), ("full",)),

@@ -24,11 +24,11 @@ from pykraft.extras import require
 if TYPE_CHECKING:
     from pykraft.course.labs.lab import Lab, LabError
     from pykraft.course.lesson import Lesson, LessonError, notebook
-    from pykraft.course.sliders import sliders
+    from pykraft.course.levers import lever
 
 require("pykraft.course", "course", "psutil", "pytest", "nbclient", "nbformat", "ipywidgets")
 
-__all__ = ["Lab", "LabError", "Lesson", "LessonError", "notebook", "sliders"]
+__all__ = ["Lab", "LabError", "Lesson", "LessonError", "lever", "notebook"]
 
 _MODULES = {
     "Lab": "labs.lab",
@@ -36,7 +36,7 @@ _MODULES = {
     "Lesson": "lesson",
     "LessonError": "lesson",
     "notebook": "lesson",
-    "sliders": "sliders",
+    "lever": "levers",
 }
 """Where each name is. A lab's checks run in a process of their own, which needs none of them: loaded with this package,
 they would take as long as the checks."""
@@ -46,4 +46,4 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return found  # kept: `sliders` is also the name of a module, which its import has put here
+    return found

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pykraft.viz.clients.batch_chart import batches_over_time, log_orders
     from pykraft.viz.clients.delivery_chart import Step, exchange, tally
     from pykraft.viz.clients.fetch_chart import fetches_over_time
+    from pykraft.viz.clients.hash_chart import hash_paths
     from pykraft.viz.clients.key_chart import key_order, key_paths
     from pykraft.viz.clients.record_chart import record_way
     from pykraft.viz.drawing.charts import bars, heat_map, timeline
@@ -54,6 +55,7 @@ _HOMES = {
     "explore": "pykraft.viz.wire.frame_drawing",
     "file_strips": "pykraft.viz.logs.file_chart",
     "group_map": "pykraft.viz.groups.group_drawing",
+    "hash_paths": "pykraft.viz.clients.hash_chart",
     "heat_map": "pykraft.viz.drawing.charts",
     "hexdump": "pykraft.viz.wire.hex_dump",
     "image_map": "pykraft.viz.logs.image_chart",
@@ -93,6 +95,7 @@ __all__ = [
     "fetches_over_time",
     "file_strips",
     "group_map",
+    "hash_paths",
     "heat_map",
     "hexdump",
     "image_map",

@@ -170,19 +170,17 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def linux_problems(notebook: Any) -> Iterator[str]:
-    """Which cells need Linux is said in the first cell, by the numbers of their sections."""
-    said = re.search(
-        r"^\*\*Linux:\*\* (?:.|\n(?!\n))+", notebook.cells[0].source if notebook.cells else "", re.MULTILINE
-    )
+    """Which cells need Linux is said by the numbers of their sections: in the first cell, or at the end."""
+    said = re.search(r"^\*\*Linux:\*\* (?:.|\n(?!\n))+", prose(notebook), re.MULTILINE)
     if said is None:
-        yield "no '**Linux:**' in the first cell, which says what cells need it"
+        yield "no '**Linux:**', which says what cells need it"
         return
     sections, section = set(re.findall(r"\b\d+\b", said[0])), ""
     for cell in notebook.cells:
         heading = re.search(r"^## (\d+)\.", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else None
         section = heading[1] if heading else section
         if cell.cell_type == "code" and LINUX_ONLY.search(cell.source) and section not in sections:
-            yield f"section {section} needs Linux, and the first cell does not say so: {cell.source[:40]!r}"
+            yield f"section {section} needs Linux, and the notebook does not say so: {cell.source[:40]!r}"
 
 
 def part_problems(notebook: Any) -> Iterator[str]:

@@ -58,12 +58,12 @@ def key_paths(paths: Sequence[KeyPath], counts: Sequence[int], *, title: str, no
     for row, path in enumerate(paths):
         y = _TOP + _ROW * rows / len(paths) * (row + 0.5)
         for number in sorted(path.found, key=lambda number: number == path.remainder):
-            _draw_line(svg, y, boxes[number] + _BOX_HEIGHT / 2, _colour(number), number == path.remainder)
+            draw_way(svg, y, boxes[number] + _BOX_HEIGHT / 2, colour_of(number), number == path.remainder)
         svg.text(0, y + 5, shortened(path.key, _HASH - 8, 14, bold=True), 14, bold=True)
         svg.text(_HASH, y + 5, f"0x{path.hash:08x}", 14, mono=True)
         svg.text(_REMAINDER, y + 5, f"mod {path.partitions} = {path.remainder}", 14, mono=True)
     for number, (y, count) in enumerate(zip(boxes, counts, strict=True)):
-        colour = _colour(number)
+        colour = colour_of(number)
         svg.rect(_BOX, y, 132, _BOX_HEIGHT, rx=5, fill=colour, stroke="currentColor", stroke_opacity="0.6")
         label = f"partition {number}"
         svg.text(_BOX + 66, y + 18, label, 13, anchor="middle", bold=True, fill=palette.ink_on(colour))
@@ -71,11 +71,13 @@ def key_paths(paths: Sequence[KeyPath], counts: Sequence[int], *, title: str, no
     return finished(svg, title, note, [*_paths_in_words(paths), *_counts_in_words(counts)], {"data": [], "layout": {}})
 
 
-def _colour(number: int) -> str:
+def colour_of(number: int) -> str:
+    """The colour of a partition."""
     return _COLOURS[number % len(_COLOURS)]
 
 
-def _draw_line(svg: Svg, y: float, to: float, colour: str, is_expected: bool) -> None:
+def draw_way(svg: Svg, y: float, to: float, colour: str, is_expected: bool = True) -> None:
+    """A line from the remainder at one height to the partition at another; dashed if it was not expected."""
     middle = (_FAN + _BOX) / 2
     svg.path(
         f"M{_FAN:g} {y:.1f}C{middle:g} {y:.1f} {middle:g} {to:.1f} {_BOX - 4:g} {to:.1f}",
@@ -116,8 +118,8 @@ def key_order(strips: Mapping[str, Strip], handled: Sequence[int], *, title: str
         y = _TOP + 44 * row
         svg.text(0, y + 21, shortened(name, _STRIP_LEFT - 10, 13, bold=True), 13, bold=True)
         for offset, number in enumerate(strip):
-            _draw_cell(svg, _STRIP_LEFT + cell * offset, y, cell, number, _colour(row))
-            home |= {} if number is None else {number: _colour(row)}
+            _draw_cell(svg, _STRIP_LEFT + cell * offset, y, cell, number, colour_of(row))
+            home |= {} if number is None else {number: colour_of(row)}
     svg.text(_STRIP_LEFT, foot - 12, "in the order in which the workers handle them", 12.5, opacity=palette.FAINT)
     svg.text(0, foot + 21, "handled", 13, bold=True)
     late = late_ones(handled)

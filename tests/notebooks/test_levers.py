@@ -1,0 +1,124 @@
+"""A lever shows what it computes at that moment: each one of a first screen is moved, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+import nbformat
+import pytest
+
+from pykraft.course import lever, levers
+from pykraft.course.authoring.build import short_name
+from pykraft.course.authoring.execute import read
+from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
+from pykraft.course.lessons.which_partition.key_lever import draw_key
+from pykraft.course.places import NOTEBOOKS
+from pykraft.viz import Figure, bars
+from tests.notebooks.test_form import code, shown, words
+
+PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
+MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
+    (draw_key, {"key": "JFK-LAX", "partitions": 6}, "murmur2 says 2, murmur3 says 3, CRC-32 says 1"),
+    (draw_key, {"key": "JFK-LAX", "partitions": 8}, "murmur2: 0x3f7ff406, mod 8 = 6: partition 6"),
+    (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
+    (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
+    (draw_key, {"key": "x", "partitions": 1}, "224 other keys: all in the one partition"),
+]
+
+
+@pytest.mark.parametrize(("draw", "values", "words"), MOVES, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_a_lever_shows_what_is_true_where_it_is_moved_to(
+    draw: Callable[..., Figure], values: dict[str, object], words: str
+) -> None:
+    assert words in draw(**values).text
+
+
+@pytest.mark.parametrize("path", PATHS, ids=short_name)
+def test_a_notebook_opens_with_its_question_a_sentence_a_picture_and_its_lever(path: Any) -> None:
+    assert list(first_screen_problems(read(path))) == []
+
+
+# --- the lever itself -------------------------------------------------------------------------------------------------
+
+
+def draw(name: str, count: int, codec: str) -> Figure:
+    if not name:
+        raise ValueError("type a <name>")
+    return bars({f"{name} {codec}": count}, title=f"{count} of {name}")
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The live form: its controls by name, the picture, and what is wrong."""
+    monkeypatch.setattr(levers, "is_headless", lambda: False)
+    monkeypatch.setattr(levers, "is_notebook", lambda: True)
+    box: Any = lever(draw, name="one", count=(0, 9, 3), codec=["gzip", "lz4"])
+    row, picture, wrong = box.children
+    return {handle.description: handle for handle in row.children}, picture, wrong
+
+
+def test_on_a_static_page_there_is_the_first_picture() -> None:
+    figure = lever(draw, name="one", count=(0, 9, 3), codec=["gzip", "lz4"])
+    assert str(figure) == str(draw("one", 3, "gzip"))
+
+
+def test_each_control_draws_the_picture_again(page: Any) -> None:
+    handles, picture, _ = page
+    for control, value in (("name", "two"), ("count", 7), ("codec", "lz4")):
+        handles[control].value = value
+    assert picture.value == draw("two", 7, "lz4").svg
+
+
+def test_what_cannot_be_drawn_is_said_and_leaves_the_picture(page: Any) -> None:
+    handles, picture, wrong = page
+    before = picture.value
+    handles["name"].value = ""
+    assert (picture.value, wrong.value) == (before, "type a &lt;name&gt;")
+    handles["name"].value = "three"
+    assert picture.value == draw("three", 3, "gzip").svg and wrong.value == ""
+
+
+@pytest.mark.parametrize(
+    ("control", "words"), [((0, 9, 10), "between the others"), ([], "a list of texts"), (5, "5: a")]
+)
+def test_a_control_that_cannot_be_is_refused_in_one_sentence(control: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        lever(draw, name="one", codec=["gzip"], count=control)
+
+
+# --- the first screen can fail ----------------------------------------------------------------------------------------
+
+ABOUT = """## About this notebook
+
+Next: [01, x](y)
+
+**About a minute to run, ten to read.**
+
+**Linux:** no cell needs it.
+
+Afterwards you will be able to
+
+- see"""
+PICTURE = shown(**{"image_svg+xml": "<svg/>", "text_plain": "a picture"})
+HEAD, LEVER, END = words("# A question?\n\nOne sentence."), code("lever(draw)", outputs=[PICTURE]), words(ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ([HEAD, LEVER, END], ""),
+        ([words("# A question?"), LEVER, END], "not a title and one paragraph"),
+        ([words("# A question?\n\n" + "word " * 41), LEVER, END], "not a title and one paragraph"),
+        ([HEAD, code("draw()", outputs=[PICTURE]), END], "no lever"),
+        ([HEAD, code("lever(draw)"), END], "no picture"),
+        ([HEAD, LEVER, words("## Summary")], "is not the last heading"),
+        ([HEAD, LEVER, words(ABOUT + "\n\n## Summary")], "is not the last heading"),
+        ([HEAD, LEVER, words("**Linux:** no cell needs it."), END], "Linux"),
+    ],
+    ids=str,
+)
+def test_a_first_screen_that_is_not_as_it_should_be_is_named(cells: list[Any], problem: str) -> None:
+    found = list(first_screen_problems(nbformat.v4.new_notebook(cells=cells)))  # type: ignore[no-untyped-call]
+    assert bool(found) == bool(problem) and problem in "; ".join(found)
