@@ -13,18 +13,33 @@ from pykraft.course import lever, levers
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
+from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.places import NOTEBOOKS
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
 PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
+
+
+def log_at(**moved: int) -> dict[str, object]:
+    """The lever of notebook 02 as it stands, but for what was moved."""
+    return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
+
+
 MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_key, {"key": "JFK-LAX", "partitions": 6}, "murmur2 says 2, murmur3 says 3, CRC-32 says 1"),
     (draw_key, {"key": "JFK-LAX", "partitions": 8}, "murmur2: 0x3f7ff406, mod 8 = 6: partition 6"),
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
     (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
     (draw_key, {"key": "x", "partitions": 1}, "224 other keys: all in the one partition"),
+    (draw_log, log_at(), "234,567 is in segment 0, which has 263 batches"),
+    (draw_log, log_at(), "the last entry at or below it: offset 225,999 at byte 3,584,925"),
+    (draw_log, log_at(index_interval_kb=16), "Its index has 131 entries"),
+    (draw_log, log_at(segment_mb=1), "segments: 0 (1,035,645 bytes), 65,000 (1,035,645 bytes)"),
+    (draw_log, log_at(segment_mb=2, retention_mb=5), "is deleted: the log begins at 262,000"),
+    (draw_log, log_at(segment_mb=2, retention_mb=5, offset=LAST_OFFSET), "Of 5 segments 2 are deleted"),
+    (draw_log, log_at(offset=0), "the last entry at or below it: none, so the segment's beginning"),
 ]
 
 

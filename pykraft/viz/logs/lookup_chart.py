@@ -7,10 +7,12 @@ Three levels, each a magnified piece of the one above it::
     the lookup   a few batches, and above them their index entries, each with an arrow to where its batch begins
 
 On the third level the entry that the search finds is dark, and so is the batch that holds the offset. A lookup reads
-the header of the entry's batch first; where that batch ends too early, an arrow leads on to the next header.
+the header of the entry's batch first; where that batch ends too early, an arrow leads on to the next header. Of a long
+walk the middle is left out.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from pykraft.viz.drawing import palette
@@ -52,19 +54,27 @@ def lookup_chart(
     *,
     title: str,
     note: str = "",
+    deleted: Sequence[Segment] = (),
 ) -> Figure:
     """Draw the lookup of `offset`. `batches` and `entries` are those of its segment; an entry is the last offset of a
-    batch, and where it begins. ValueError if no segment or no batch holds the offset."""
+    batch, and where it begins. Segments that are `deleted` are dashed; if the offset was in one of them there are only
+    the segments. ValueError if no segment or no batch holds the offset."""
+    if deleted and offset < segments[0].base_offset:
+        svg = headed(title, note, _SHOWN + _TALL + 34)
+        _draw_segments(svg, segments, deleted)
+        _draw_names(svg, len(segments))
+        words = [f"{offset:,} was in a segment that is deleted", *_sizes_in_words(segments, deleted)]
+        return finished(svg, title, note, words, {"data": [], "layout": {}})
     segment = max((each for each in segments if each.base_offset <= offset), default=None)
     wanted = next((batch for batch in batches if batch.last_offset >= offset), None)
     if segment is None or wanted is None or not segment.base_offset <= wanted.base_offset <= offset:
         raise ValueError(f"offset {offset:,} is in none of these batches")
     found = max((entry for entry in entries if entry[0] <= offset), default=None)
     start = next((batch for batch in batches if found and batch.position == found[1]), batches[0])
-    first = max(0, batches.index(start) - _BEFORE)
-    shown = batches[first : first + _MOST]
+    shown = _third_level(batches, batches.index(start), batches.index(wanted))
     svg = headed(title, note, _SHOWN + _TALL + 34)
-    _draw_segments(svg, segments, segment, batches, shown)
+    _draw_segments(svg, segments, deleted, segment)
+    _draw_batches(svg, batches, shown)
     edges = [_LEFT + _SPAN * number / len(shown) for number in range(len(shown) + 1)]
     for number, batch in enumerate(shown):
         box = (edges[number], edges[number + 1] - 8)
@@ -73,36 +83,56 @@ def lookup_chart(
             if entry[1] == batch.position:
                 _draw_entry(svg, box, entry, entry == found)
     _draw_names(svg, len(segments), len(batches))
-    if start in shown and wanted in shown:
-        _draw_walk(svg, edges, shown.index(start), shown.index(wanted))
-        _draw_mark(svg, edges[shown.index(wanted)], wanted, offset, len(shown))
-    return finished(
-        svg, title, note, _in_words(segments, segment, entries, found, wanted, offset), {"data": [], "layout": {}}
-    )
+    first, last = shown.index(start), shown.index(wanted)
+    _draw_walk(svg, edges, first, [batches.index(batch) for batch in shown[first : last + 1]])
+    _draw_mark(svg, edges[shown.index(wanted)], wanted, offset, len(shown))
+    words = _in_words(segment, entries, found, wanted, offset)
+    return finished(svg, title, note, [*_sizes_in_words(segments, deleted), *words], {"data": [], "layout": {}})
 
 
-def _draw_names(svg: Svg, segments: int, batches: int) -> None:
-    for y, lines in (
-        (_SEGMENTS + 12, ("the log:", f"{segments} segments")),
-        (_BATCHES + 12, ("one segment:", f"{batches} batches")),
-        (_ENTRIES + 18, ("index entries",)),
-        (_SHOWN + 26, ("its batches",)),
-    ):
+def _third_level(batches: Sequence[Batch], start: int, wanted: int) -> list[Batch]:
+    """The batches that are drawn large, from the one before the entry's. Of a long walk the middle is left out."""
+    first = max(0, start - _BEFORE)
+    if wanted < first + _MOST:
+        return list(batches[first : first + _MOST])
+    return [*batches[first : start + _MOST - _BEFORE - 1], batches[wanted]]
+
+
+def _draw_names(svg: Svg, segments: int, batches: int = 0) -> None:
+    """What the levels are; without batches there is only the first one."""
+    names = [(_SEGMENTS + 12, ("the log:", "1 segment" if segments == 1 else f"{segments} segments"))]
+    if batches:
+        names += [
+            (_BATCHES + 12, ("one segment:", "1 batch" if batches == 1 else f"{batches} batches")),
+            (_ENTRIES + 18, ("index entries",)),
+            (_SHOWN + 26, ("its batches",)),
+        ]
+    for y, lines in names:
         for row, line in enumerate(lines):
             svg.text(_LEFT - 10, y + 16 * row, shortened(line, _LEFT - 10, 12.5), 12.5, anchor="end")
 
 
 def _draw_segments(
-    svg: Svg, segments: Sequence[Segment], chosen: Segment, batches: Sequence[Batch], shown: Sequence[Batch]
+    svg: Svg, segments: Sequence[Segment], deleted: Sequence[Segment], chosen: Segment | None = None
 ) -> None:
-    """The two upper levels, and what is magnified of each."""
-    scale, x = _SPAN / (sum(each.size for each in segments) or 1), _LEFT
+    """The upper level, and what is magnified of it."""
+    scale, x = _SPAN / (sum(each.size for each in (*deleted, *segments)) or 1), _LEFT
+    for each in deleted:
+        width = max(1.0, each.size * scale - 1)
+        svg.rect(x, _SEGMENTS, width, _BOX, fill="none", stroke="currentColor", stroke_dasharray="4 3")
+        if text_width("deleted", 12) <= width - 6:
+            svg.text(x + width / 2, _SEGMENTS + 18, "deleted", 12, anchor="middle")
+        x += each.size * scale
     for each in segments:
         width = each.size * scale
         _box(svg, x, _SEGMENTS, width - 1, _BOX, each == chosen, f"{each.base_offset:,}")
         if each == chosen:
             _magnify(svg, (x, x + width), _SEGMENTS + _BOX, _BATCHES)
         x += width
+
+
+def _draw_batches(svg: Svg, batches: Sequence[Batch], shown: Sequence[Batch]) -> None:
+    """The level in the middle, and what is magnified of it."""
     scale = _SPAN / (sum(batch.size for batch in batches) or 1)
     for batch in batches:
         _box(svg, _LEFT + batch.position * scale, _BATCHES, batch.size * scale - 1, _BOX, batch in shown, "")
@@ -155,9 +185,10 @@ def _arrow(svg: Svg, start: tuple[float, float], end: tuple[float, float], thick
     svg.element("polygon", points=f"{x:g},{y:g} {x - half:g},{y - 8:g} {x + half:g},{y - 8:g}", fill="currentColor")
 
 
-def _draw_walk(svg: Svg, edges: Sequence[float], start: int, end: int) -> None:
-    """From the header that the entry names to the header of the batch that is wanted."""
-    for number in range(start, end):
+def _draw_walk(svg: Svg, edges: Sequence[float], start: int, walk: Sequence[int]) -> None:
+    """From the header that the entry names, in the box `start`, to the header of the batch that is wanted; `walk` are
+    the numbers of the batches that are drawn on this way."""
+    for number, (batch, following) in enumerate(pairwise(walk), start):
         x, to, y = edges[number] + 16, edges[number + 1] + 10, _SHOWN - 22
         svg.path(
             f"M{x:.1f} {_SHOWN:.1f}C{x + 20:.1f} {y:.1f} {to - 20:.1f} {y:.1f} {to:.1f} {_SHOWN - 8:.1f}",
@@ -167,7 +198,8 @@ def _draw_walk(svg: Svg, edges: Sequence[float], start: int, end: int) -> None:
             "polygon", points=f"{to:.1f},{_SHOWN:.1f} {to - 6:.1f},{_SHOWN - 9:.1f} {to + 4:.1f},{_SHOWN - 9:.1f}",
             fill=palette.VERMILLION,
         )  # fmt: skip
-        svg.text((x + to) / 2, y - 2, "next header", 12, anchor="middle", bold=True)
+        label = "next header" if following == batch + 1 else f"{following - batch} headers on"
+        svg.text((x + to) / 2, y - 2, label, 12, anchor="middle", bold=True)
 
 
 def _draw_mark(svg: Svg, left: float, wanted: Batch, offset: int, shown: int) -> None:
@@ -179,8 +211,13 @@ def _draw_mark(svg: Svg, left: float, wanted: Batch, offset: int, shown: int) ->
     svg.text(min(max(x, half), WIDTH - half), y + 26, f"{offset:,}", 13, anchor="middle", bold=True)
 
 
+def _sizes_in_words(segments: Sequence[Segment], deleted: Sequence[Segment]) -> list[str]:
+    sizes = ", ".join(f"{each.base_offset:,} ({each.size:,} bytes)" for each in segments)
+    gone = ", ".join(f"{each.base_offset:,}" for each in deleted)
+    return [f"segments: {sizes}", *([f"deleted: {gone}"] if gone else [])]
+
+
 def _in_words(
-    segments: Sequence[Segment],
     segment: Segment,
     entries: Sequence[tuple[int, int]],
     found: tuple[int, int] | None,
@@ -189,7 +226,6 @@ def _in_words(
 ) -> list[str]:
     entry = f"offset {found[0]:,} at byte {found[1]:,}" if found else "none, so the segment's beginning"
     return [
-        f"segments: {', '.join(f'{each.base_offset:,} ({each.size:,} bytes)' for each in segments)}",
         f"{offset:,} is in segment {segment.base_offset:,}, whose index has {len(entries)} entries",
         f"the last entry at or below it: {entry}",
         f"the batch that holds it: {wanted.base_offset:,} to {wanted.last_offset:,}, at byte {wanted.position:,}",

@@ -22,6 +22,9 @@ def a_lookup(offset: int = 145, entries: list[tuple[int, int]] = ENTRIES, title:
     "figure",
     [
         a_lookup(),
+        lookup_chart(SEGMENTS[1:], BATCHES, ENTRIES, 145, deleted=SEGMENTS[:1], title="One is deleted"),
+        lookup_chart(SEGMENTS[1:], [], [], 45, deleted=SEGMENTS[:1], title="It is deleted"),
+        a_lookup(offset=199, entries=[]),
         a_lookup(offset=100),
         a_lookup(offset=199),
         a_lookup(entries=[]),
@@ -36,7 +39,18 @@ def a_lookup(offset: int = 145, entries: list[tuple[int, int]] = ENTRIES, title:
             note="x" * 900,
         ),
     ],
-    ids=["in the middle", "the first", "the last", "no index", "one entry", "one record", "large numbers"],
+    ids=[
+        "in the middle",
+        "deleted segments",
+        "a deleted offset",
+        "a long walk",
+        "the first",
+        "the last",
+        "no index",
+        "one entry",
+        "one record",
+        "large numbers",
+    ],
 )
 def test_every_drawing_of_a_lookup_is_a_sound_figure(figure: Figure) -> None:
     assert list(complaints(figure)) == []
@@ -53,6 +67,18 @@ def test_an_arrow_leads_from_the_batch_of_the_entry_to_the_next_one() -> None:
     assert texts(a_lookup()).count("next header") == 1
     assert texts(a_lookup(offset=139)).count("next header") == 0  # the entry's own batch
     assert texts(a_lookup(offset=125, entries=[])).count("next header") == 2  # a walk from the first batch
+
+
+def test_of_a_long_walk_the_middle_is_left_out() -> None:
+    found = texts(a_lookup(offset=199, entries=[]))
+    assert [text for text in found if "header" in text] == ["next header", "8 headers on"]
+
+
+def test_a_deleted_segment_is_dashed_and_an_offset_in_it_is_not_looked_up() -> None:
+    figure = lookup_chart(SEGMENTS[1:], [], [], 45, deleted=SEGMENTS[:1], title="It is deleted")
+    assert [rect.get("stroke-dasharray") for rect in elements(figure, "rect")].count("4 3") == 1
+    assert "45 was in a segment that is deleted" in figure.text and "deleted: 0" in figure.text
+    assert "index entries" not in texts(figure)
 
 
 def test_the_entry_and_the_batch_that_are_found_are_marked() -> None:
