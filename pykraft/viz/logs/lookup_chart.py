@@ -100,7 +100,9 @@ def _third_level(batches: Sequence[Batch], start: int, wanted: int) -> list[Batc
 
 def _draw_names(svg: Svg, segments: int, batches: int = 0) -> None:
     """What the levels are; without batches there is only the first one."""
-    names = [(_SEGMENTS + 12, ("the log:", "1 segment" if segments == 1 else f"{segments} segments"))]
+    names: list[tuple[float, tuple[str, ...]]] = [
+        (_SEGMENTS + 12, ("the log:", "1 segment" if segments == 1 else f"{segments} segments"))
+    ]
     if batches:
         names += [
             (_BATCHES + 12, ("one segment:", "1 batch" if batches == 1 else f"{batches} batches")),
