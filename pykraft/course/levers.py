@@ -46,6 +46,7 @@ def lever(draw: Callable[..., Figure], **controls: Control) -> object:
     wrong = ipywidgets.HTML()
 
     def redraw(_: object) -> None:
+        wrong.value = "" if is_quick else "working ..."
         try:
             picture.value = draw(**{name: handle.value for name, handle in handles.items()}).svg
         except ValueError as error:

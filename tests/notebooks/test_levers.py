@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -13,8 +15,10 @@ from pykraft.course import lever, levers
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
+from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
+from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.places import NOTEBOOKS
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
@@ -53,6 +57,21 @@ def test_a_lever_shows_what_is_true_where_it_is_moved_to(
 @pytest.mark.parametrize("path", PATHS, ids=short_name)
 def test_a_notebook_opens_with_its_question_a_sentence_a_picture_and_its_lever(path: Any) -> None:
     assert list(first_screen_problems(read(path))) == []
+
+
+def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chosen(tmp_path: Path) -> None:
+    copied, encrypted = measured(TLS, 2, WARM, tmp_path)
+    assert encrypted.sender_cpu > copied.sender_cpu and copied.gigabytes == encrypted.gigabytes == 2 * (1 << 20) / 1e9
+    _, lent = measured(SENDFILE, 2, WARM, tmp_path)
+    assert lent.copied_share == 0 and list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_none_and_one_that_is_never_cold_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is no folder that we may write to: name another one, or none"):
+        draw_transfer(SENDFILE, 1, WARM, str(tmp_path / "missing"))
+    if sys.platform == "linux" and why_no_cold_reads(Path("/dev/shm")) is not None:
+        with pytest.raises(ValueError, match="nothing is cold here: "):
+            draw_transfer(SENDFILE, 1, COLD, "/dev/shm")
 
 
 # --- the lever itself -------------------------------------------------------------------------------------------------
@@ -126,7 +145,8 @@ HEAD, LEVER, END = words("# A question?\n\nOne sentence."), code("lever(draw)", 
         ([HEAD, LEVER, END], ""),
         ([words("# A question?"), LEVER, END], "not a title and one paragraph"),
         ([words("# A question?\n\n" + "word " * 41), LEVER, END], "not a title and one paragraph"),
-        ([HEAD, code("draw()", outputs=[PICTURE]), END], "no lever"),
+        ([HEAD, code("draw()", outputs=[PICTURE]), END], "has a lever"),
+        ([HEAD, code("nb"), LEVER, END], ""),
         ([HEAD, code("lever(draw)"), END], "no picture"),
         ([HEAD, LEVER, words("## Summary")], "is not the last heading"),
         ([HEAD, LEVER, words(ABOUT + "\n\n## Summary")], "is not the last heading"),

@@ -219,10 +219,10 @@ def through_tls(way: Way, data: bytes) -> OverTls:
 
 
 class SampleFile:
-    """A temporary file, open and in the page cache, until `close`."""
+    """A temporary file, open and in the page cache, until `close`; in this folder, if one is given."""
 
-    def __init__(self, data: bytes, times: int = 1) -> None:
-        self._file = tempfile.NamedTemporaryFile(prefix="transfer-", buffering=0)  # noqa: SIM115 (closed by `close`)
+    def __init__(self, data: bytes, times: int = 1, folder: Path | None = None) -> None:
+        self._file = tempfile.NamedTemporaryFile(dir=folder, prefix="transfer-", buffering=0)  # noqa: SIM115 (`close`)
         for _ in range(times):
             self._file.write(data)
         self.path = Path(self._file.name)
