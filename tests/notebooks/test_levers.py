@@ -16,6 +16,7 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
@@ -31,12 +32,21 @@ def log_at(**moved: int) -> dict[str, object]:
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
 
 
+def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
+    return {"api": api, "version": version, "client_id": client_id, "name": name}
+
+
 MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_key, {"key": "JFK-LAX", "partitions": 6}, "murmur2 says 2, murmur3 says 3, CRC-32 says 1"),
     (draw_key, {"key": "JFK-LAX", "partitions": 8}, "murmur2: 0x3f7ff406, mod 8 = 6: partition 6"),
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
     (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
     (draw_key, {"key": "x", "partitions": 1}, "224 other keys: all in the one partition"),
+    (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
+    (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
+    (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
+    (draw_request, request("ListOffsets", 11, name="flights"), 'name: "flights"  [08 | 66 6c 69 67 68 74 73]'),
+    (draw_request, request("Heartbeat", 0, name="g"), 'groupId: "g"  [00 01 | 67]'),
     (draw_log, log_at(), "234,567 is in segment 0, which has 263 batches"),
     (draw_log, log_at(), "the last entry at or below it: offset 225,999 at byte 3,584,925"),
     (draw_log, log_at(index_interval_kb=16), "Its index has 131 entries"),
@@ -64,6 +74,11 @@ def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chose
     assert encrypted.sender_cpu > copied.sender_cpu and copied.gigabytes == encrypted.gigabytes == 2 * (1 << 20) / 1e9
     _, lent = measured(SENDFILE, 2, WARM, tmp_path)
     assert lent.copied_share == 0 and list(tmp_path.iterdir()) == []
+
+
+def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="ApiVersions has the versions 0 to 5: choose one of them"):
+        draw_request("ApiVersions", 6, "me", "by-hand")
 
 
 def test_a_folder_that_is_none_and_one_that_is_never_cold_are_refused_in_a_sentence(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Notebook 06: requests and responses, byte by byte."""
