@@ -26,6 +26,7 @@ Control = str | tuple[int, int, int] | Sequence[str]
 """A field with its first text; the smallest value of a slider, the largest, and the one it begins with; a choice."""
 AT_ONCE_S = 0.1
 """A picture that takes less is drawn while the slider moves, any other one when it is let go."""
+_UNITS = {"mb": "MB", "kb": "KB"}
 _NAME_STYLE = {"description_width": "initial"}
 _LAYOUT = {"width": "21em"}
 
@@ -34,11 +35,12 @@ def lever(draw: Callable[..., Figure], **controls: Control) -> object:
     """The figure that `draw` makes of the first values, with its controls on a live page. ValueError if a control
     cannot have its first value."""
     first = {name: _first(name, control) for name, control in controls.items()}
-    started = time.perf_counter()
     figure = draw(**first)
-    is_quick = time.perf_counter() - started < AT_ONCE_S
     if is_headless() or not is_notebook():
         return figure
+    started = time.perf_counter()
+    draw(**first)  # once more: the first time it may have read and imported much
+    is_quick = time.perf_counter() - started < AT_ONCE_S
     import ipywidgets
 
     handles = {name: _handle(name, control, is_quick) for name, control in controls.items()}
@@ -77,7 +79,8 @@ def _first(name: str, control: Control) -> object:
 def _handle(name: str, control: Any, is_quick: bool) -> Any:
     import ipywidgets
 
-    shared = {"description": name.replace("_", " "), "style": _NAME_STYLE, "layout": _LAYOUT}
+    words = [_UNITS.get(word, word) for word in name.split("_")]
+    shared = {"description": " ".join(words), "style": _NAME_STYLE, "layout": _LAYOUT}
     match control:
         case str():
             return ipywidgets.Text(value=control, continuous_update=is_quick, **shared)

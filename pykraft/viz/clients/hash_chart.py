@@ -47,13 +47,13 @@ def hash_paths(
     boxes = [_TOP + step * number + (step - _BOX_HEIGHT) / 2 for number in range(partitions)]
     for row, path in enumerate(paths):
         y = _TOP + _ROW * rows / len(paths) * (row + 0.5)
-        draw_way(svg, y, boxes[path.remainder] + _BOX_HEIGHT / 2, colour_of(path.remainder))
+        draw_way(svg, y, boxes[path.remainder] + _BOX_HEIGHT / 2, colour_of(row))
         svg.text(0, y + 5, shortened(path.key, _HASH - 8, 14, bold=True), 14, bold=True)
         svg.text(_HASH, y + 5, f"0x{path.hash:08x}", 14, mono=True)
         svg.text(_REMAINDER, y + 5, f"mod {path.partitions} = {path.remainder}", 14, mono=True)
-    chosen = {path.remainder for path in paths}
+    chosen = {path.remainder: colour_of(row) for row, path in reversed([*enumerate(paths)])}
     for number, y in enumerate(boxes):
-        filling = colour_of(number) if number in chosen else "none"
+        filling = chosen.get(number, "none")
         svg.rect(_BOX, y, 132, _BOX_HEIGHT, rx=5, fill=filling, stroke="currentColor", stroke_opacity="0.6")
         ink = palette.ink_on(filling) if number in chosen else "currentColor"
         svg.text(_BOX + 66, y + 16, f"partition {number}", 13, anchor="middle", bold=number in chosen, fill=ink)

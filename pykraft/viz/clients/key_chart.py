@@ -72,7 +72,7 @@ def key_paths(paths: Sequence[KeyPath], counts: Sequence[int], *, title: str, no
 
 
 def colour_of(number: int) -> str:
-    """The colour of a partition."""
+    """The colour of a partition, or of something else that is counted."""
     return _COLOURS[number % len(_COLOURS)]
 
 
