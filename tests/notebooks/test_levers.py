@@ -16,6 +16,7 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
@@ -42,6 +43,15 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
     (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
     (draw_key, {"key": "x", "partitions": 1}, "224 other keys: all in the one partition"),
+    (draw_flip, {"byte": 70, "bit": 0}, "Byte 70, bit 0: the checksum is not that of the bytes"),
+    (draw_flip, {"byte": 70, "bit": 0}, "EWR-HAH"),
+    (draw_flip, {"byte": 0, "bit": 7}, "does not follow 11"),
+    (draw_flip, {"byte": 0, "bit": 0}, "has no room in this segment"),
+    (draw_flip, {"byte": 7, "bit": 0}, "no check notices it, and a reader gets offset 13"),
+    (draw_flip, {"byte": 8, "bit": 0}, "its length goes beyond the end of the file"),
+    (draw_flip, {"byte": 11, "bit": 6}, "its header alone has 61"),
+    (draw_flip, {"byte": 15, "bit": 0}, "no check notices it, and a reader gets leader epoch 5"),
+    (draw_flip, {"byte": 16, "bit": 1}, "a batch has magic 0, not 2"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
