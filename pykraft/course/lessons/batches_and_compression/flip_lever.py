@@ -22,18 +22,19 @@ _VALUE_BYTES = 24
 
 def draw_flip(byte: int, bit: int) -> Figure:
     """The batch with this bit flipped; bit 0 is the lowest one of its byte."""
-    damaged = bytearray(sound())
-    damaged[byte] ^= 1 << bit
+    flipped = bytearray(sound())
+    flipped[byte] ^= 1 << bit
+    damaged = bytes(flipped)
     fields = [*header_fields(damaged), *(_as_damaged(field, damaged) for field in record_fields(sound(), HEADER_BYTES))]
-    title = f"Byte {byte}, bit {bit}: {noticed(bytes(damaged))}"
-    return hexdump(bytes(damaged), fields, title=title, note="Framed: the byte with the flipped bit.", marked={byte})
+    title = f"Byte {byte}, bit {bit}: {noticed(damaged)}"
+    return hexdump(damaged, fields, title=title, note="Framed: the byte with the flipped bit.", marked={byte})
 
 
 def _as_damaged(field: Field, damaged: bytes) -> Field:
     """The fields are where they were; of texts the damage shows."""
-    is_text = field.kind == "payload"
-    text = damaged[field.start : field.end].decode(errors="replace")
-    return field._replace(meaning=text) if is_text else field
+    if field.kind != "payload":
+        return field
+    return field._replace(meaning=damaged[field.start : field.end].decode(errors="replace"))
 
 
 def noticed(data: bytes) -> str:
