@@ -16,7 +16,9 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
@@ -26,6 +28,11 @@ from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
 PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
+
+
+def flood(clients: int, **moved: int) -> dict[str, object]:
+    """The lever of notebook 07 with so many clients."""
+    return {"clients": clients, "network_threads": 2, "io_threads": 2, "queued_requests": 4, **moved}
 
 
 def log_at(**moved: int) -> dict[str, object]:
@@ -43,6 +50,14 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
     (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
     (draw_key, {"key": "x", "partitions": 1}, "224 other keys: all in the one partition"),
+    (draw_changes, {"changes": 20}, "Changes: 20. Pages for the disk: table "),
+    (draw_changes, {"changes": 500}, ", log 4"),
+    (draw_flood, flood(12), "Of 12 requests 8 are inside the broker, 4 wait in their sockets"),
+    (
+        draw_flood,
+        flood(30, network_threads=1, io_threads=4, queued_requests=10),
+        "in sockets: 15\nnetwork threads: 1 of 1",
+    ),
     (draw_flip, {"byte": 70, "bit": 0}, "Byte 70, bit 0: the checksum is not that of the bytes"),
     (draw_flip, {"byte": 70, "bit": 0}, "EWR-HAH"),
     (draw_flip, {"byte": 0, "bit": 7}, "does not follow 11"),

@@ -34,6 +34,7 @@ from pykraft.viz.logs.file_chart import Piece
 PAGE = 4096
 SLOT = 32
 CHANGES = 100
+LEVER_FLIGHTS = 5_000
 """Between two syncs."""
 _KEYS = 2**63
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -54,16 +55,17 @@ class Written:
         return len(self.dirty) * PAGE / self.changes
 
 
-def changed(way: "type[_File]", flights: int, neighbours: bool = False) -> Written:
-    """Make the file with this many flights, sync it, change a hundred flights, and see what the next sync writes."""
+def changed(way: "type[_File]", flights: int, neighbours: bool = False, changes: int = CHANGES) -> Written:
+    """Make the file with this many flights, sync it, change a hundred of them, or another number, and see what the next
+    sync writes."""
     chance = Random(f"{SEED}/01/{way.__name__}/{flights}")
     keys = sorted(chance.randrange(_KEYS) for _ in range(flights))
-    first = chance.randrange(max(1, flights - CHANGES))
-    asked = keys[first : first + CHANGES] if neighbours else [chance.choice(keys) for _ in range(CHANGES)]
+    first = chance.randrange(max(1, flights - changes))
+    asked = keys[first : first + changes] if neighbours else [chance.choice(keys) for _ in range(changes)]
     with TemporaryDirectory(prefix="flights-") as folder, closing(way(Path(folder), keys)) as file:
         for key in asked:
             file.change(key, "landed")
-        return Written(file.pages, frozenset(file.dirty_pages()), CHANGES)
+        return Written(file.pages, frozenset(file.dirty_pages()), changes)
 
 
 def cost_of_a_change(flights: Iterable[int]) -> dict[str, list[tuple[int, float]]]:
@@ -190,6 +192,14 @@ def draw_pages(found: Mapping[str, Written], *, title: str, note: str = "") -> F
     }
     ends = {name: f"{len(one.dirty)} of {one.pages}" for name, one in found.items()}
     return file_strips(rows, title=title, note=note, key=_KEY, ends=ends)
+
+
+def draw_changes(changes: int) -> Figure:
+    """The lever of notebook 01: what a sync writes after so many changes of 5,000 flights."""
+    found = {way.__name__: changed(way, LEVER_FLIGHTS, changes=changes) for way in (NaiveFile, Table, Tree, Log)}
+    pages = {name: len(written.dirty) for name, written in found.items()}
+    title = f"Changes: {changes}. Pages for the disk: table {pages['Table']}, tree {pages['Tree']}, log {pages['Log']}"
+    return draw_pages(found, title=title)
 
 
 _DIES = """
