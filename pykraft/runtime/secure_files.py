@@ -103,7 +103,7 @@ class SecureFiles:
         self._authority = CertificateAuthority(folder)
         self._node_ids = node_ids
         self._hosts = tuple(dict.fromkeys((*_HOSTS, host)))
-        self.passwords = Passwords(folder / "passwords") if security == "SASL_SSL" else None
+        self.passwords = Passwords(folder / "passwords") if security != "SSL" else None
         if self.passwords is not None:
             for name in {*self._nodes, ADMIN} - self.passwords.keys():
                 self.passwords.keep(name, new_password())

@@ -70,9 +70,18 @@ class JavaBroker(ApacheKafka):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def secured_kafka(files: SecureFiles, java_options: Sequence[str] = QUICK_START, heap: str = "512m") -> ApacheKafka:
-    """Node 1 of Apache Kafka, broker and controller, with the certificates and passwords of a cluster of ours."""
-    broker, controller = free_ports(2)
+def secured_kafka(
+    files: SecureFiles,
+    java_options: Sequence[str] = QUICK_START,
+    heap: str = "512m",
+    ports: Sequence[int] = (),
+    more: Mapping[str, str] | None = None,
+    levels: Sequence[str] = (),
+    starts: bool = True,
+) -> ApacheKafka:
+    """Node 1 of Apache Kafka, broker and controller, with the certificates and passwords of a cluster of ours, and with
+    `more` properties. `levels` are options that choose the features of the new cluster."""
+    broker, controller = ports = ports or free_ports(2)
     name = files.security
     properties = {
         **files.node_properties(1),
@@ -80,9 +89,21 @@ def secured_kafka(files: SecureFiles, java_options: Sequence[str] = QUICK_START,
         "advertised.listeners": f"{name}://127.0.0.1:{broker}",
         "inter.broker.listener.name": name,
         "listener.security.protocol.map": f"{name}:{name},CONTROLLER:{name}",
+        **(more or {}),
     }
+    return ApacheKafka(
+        1,
+        properties,
+        heap=heap,
+        java_options=java_options,
+        format_options=[*credentials(files), *levels],
+        ports=ports,
+        starts=starts,
+    )
+
+
+def credentials(files: SecureFiles) -> list[str]:
+    """What `storage format` takes, so that the metadata begin with the users' passwords."""
     passwords = {} if files.passwords is None else files.passwords
-    credentials = [f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()]
-    options = [part for each in credentials for part in ("--add-scram", each)]
-    ports = (broker, controller)
-    return ApacheKafka(1, properties, heap=heap, java_options=java_options, format_options=options, ports=ports)
+    each = [f"{MECHANISM}=[name={user},password={password}]" for user, password in passwords.items()]
+    return [part for credential in each for part in ("--add-scram", credential)]

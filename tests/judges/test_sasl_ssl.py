@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import ssl
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -17,19 +16,25 @@ from confluent_kafka import admin as librdkafka
 
 from pykraft import Admin, Cluster, NewTopic
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
-from pykraft.client.administration.acls import AclBindingFilter
-from pykraft.common.settings.config import parse_properties
 from tests.harness import apache_kafka
-from tests.harness.apache_kafka import VERSION, java_command
 from tests.harness.java_broker import JavaBroker, files_of_both, shared
 from tests.harness.others import module
-from tests.harness.rules import rule
+from tests.harness.secure_clients import (
+    LIMIT_S,
+    allow,
+    end_offsets,
+    leaders,
+    of_librdkafka,
+    read_with_librdkafka,
+    tool,
+    write_with_librdkafka,
+)
 from tests.harness.waiting import wait_until
 from tests.interop.members import Member, Peer, why_not
 
 pytestmark = [pytest.mark.long, pytest.mark.limit(300)]
 
-LIMIT_S = 60
+BOTH = frozenset({1, 2})
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +44,11 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def allow(cluster: Cluster, *texts: str) -> None:
-    with cluster.admin() as admin:
-        rules = list(map(rule, texts))
-        admin.create_acls(rules)
-        wait_until(lambda: set(rules) <= set(admin.describe_acls(AclBindingFilter())), "the rules are known")
-
-
 def user(cluster: Cluster, name: str, topic: str) -> tuple[str, str]:
     """Where the authority is, and the password of a new user, who may do all with a new topic and the group g-NAME."""
     cluster.create_topic(topic, partitions=2)
-    allow(cluster, f"allow {name} ALL TOPIC {topic}", f"allow {name} ALL GROUP g-{name}")
+    with cluster.admin() as admin:
+        allow(admin, f"allow {name} ALL TOPIC {topic}", f"allow {name} ALL GROUP g-{name}")
     settings = cluster.client_settings(name)
     assert cluster.secure_files is not None and cluster.secure_files.passwords is not None
     return settings["ssl.truststore.location"], cluster.secure_files.passwords[name]
@@ -97,29 +96,14 @@ def test_it_is_refused_with_a_wrong_password_and_a_strangers_topic(cluster: Clus
 def _of_librdkafka(cluster: Cluster, name: str) -> dict[str, Any]:
     cluster.client_settings(name)
     assert cluster.secure_files is not None
-    _, file = cluster.secure_files.write_client_files(name)
-    return {"bootstrap.servers": cluster.bootstrap_servers, **parse_properties(file.read_text())}
+    return of_librdkafka(cluster.secure_files, cluster.bootstrap_servers, name)
 
 
 def test_librdkafka_writes_and_reads(cluster: Cluster) -> None:
     user(cluster, "rd", "of-rd")
-    producer = confluent_kafka.Producer(_of_librdkafka(cluster, "rd"))
-    told: list[Any] = []
-    for number in range(100):
-        producer.produce("of-rd", b"%d" % number * 1000, partition=0, on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(LIMIT_S) == 0 and told == [None] * 100
-    reading = {"group.id": "g-rd", "auto.offset.reset": "earliest"}
-    consumer = confluent_kafka.Consumer(_of_librdkafka(cluster, "rd") | reading)
-    consumer.subscribe(["of-rd"])
-    got: list[Any] = []
-
-    def has_all() -> bool:
-        got.extend(consumer.consume(100, 0.2))
-        return len(got) >= 100
-
-    wait_until(has_all, "all came back", LIMIT_S)
-    assert [message.value() for message in got[:100]] == [b"%d" % number * 1000 for number in range(100)]
-    consumer.close()
+    values, settings = [b"%d" % number * 1000 for number in range(100)], _of_librdkafka(cluster, "rd")
+    write_with_librdkafka(settings, "of-rd", values)
+    assert read_with_librdkafka(settings, "of-rd", "g-rd", 100) == values
 
 
 def test_librdkafka_makes_users_and_rules_and_they_hold(cluster: Cluster) -> None:
@@ -219,24 +203,6 @@ def java() -> None:
         pytest.skip(reason)
 
 
-def tool(cluster: Cluster, name: str, main: str, *arguments: str, words: str = "") -> str:
-    """What one of Kafka's tools prints, whose client is `name`."""
-    cluster.client_settings(name)
-    assert cluster.secure_files is not None
-    file, _ = cluster.secure_files.write_client_files(name)
-    common = ("--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(file))
-    done = subprocess.run(
-        java_command(VERSION, main, *common, *arguments),
-        check=False,
-        input=words,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.usefixtures("java")
 def test_java_writes_and_reads_and_its_tools_administer(cluster: Cluster) -> None:
     user(cluster, "duke", "of-duke")
@@ -267,25 +233,14 @@ def test_a_broker_of_apache_kafka_and_ours_log_in_to_each_other(tmp_path: pathli
     ):
         admin.create_topics([NewTopic("both", replica_assignments={0: [1, 2], 1: [2, 1]})])
 
-        def leaders() -> set[tuple[int, int, frozenset[int]]]:
-            parts = admin.describe_topics(["both"])["both"].partitions
-            return {(each.partition, each.leader, frozenset(each.isr)) for each in parts}
-
-        both = frozenset({1, 2})
-        wait_until(lambda: leaders() == {(0, 1, both), (1, 2, both)}, "each leads one", LIMIT_S)
-        allow(cluster, "allow eve ALL TOPIC both", "allow eve CREATE TOPIC eve...")
+        led = {(0, 1, BOTH), (1, 2, BOTH)}
+        wait_until(lambda: leaders(admin, "both") == led, "each leads one", LIMIT_S)
+        allow(admin, "allow eve ALL TOPIC both", "allow eve CREATE TOPIC eve...")
         eve = {**_of_librdkafka(cluster, "eve"), "bootstrap.servers": javas.bootstrap_servers}
-        producer = confluent_kafka.Producer(eve | {"acks": "all"})
-        told: list[Any] = []
-        for number in range(50):
-            producer.produce("both", b"%d" % number, partition=number % 2, on_delivery=lambda e, _: told.append(e))
-        assert producer.flush(LIMIT_S) == 0 and told == [None] * 50
-        consumer = confluent_kafka.Consumer(eve | {"group.id": "g"})
-        parts = [confluent_kafka.TopicPartition("both", number) for number in (0, 1)]
-        assert [consumer.get_watermark_offsets(part, timeout=LIMIT_S) for part in parts] == [(0, 25), (0, 25)]
-        consumer.close()
+        write_with_librdkafka(eve, "both", [b"%d" % number for number in range(50)], 2)
+        assert end_offsets(eve, "both", 2) == [25, 25]
         with Admin(**{**cluster.client_settings("eve"), "bootstrap.servers": javas.bootstrap_servers}) as forwarded:
             forwarded.create_topic("eves", 1, 1)
             with pytest.raises(Exception, match=r"(?i)authori[sz]ation"):
                 forwarded.create_topic("of-another", 1, 1)
-        assert leaders() == {(0, 1, both), (1, 2, both)}
+        assert leaders(admin, "both") == led

@@ -13,18 +13,24 @@ import pytest
 
 from pykraft import Admin, Cluster, NewTopic
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
-from pykraft.client.administration.acls import AclBindingFilter
-from pykraft.common.settings.config import parse_properties
 from tests.harness import apache_kafka
-from tests.harness.apache_kafka import java_command
 from tests.harness.certificates import keystore
 from tests.harness.java_broker import JavaBroker, files_of_both, shared
-from tests.harness.rules import rule
+from tests.harness.secure_clients import (
+    LIMIT_S,
+    allow,
+    end_offsets,
+    leaders,
+    of_librdkafka,
+    read_with_librdkafka,
+    tool,
+    write_with_librdkafka,
+)
 from tests.harness.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.limit(300)]
 
-LIMIT_S = 60
+BOTH = frozenset({1, 2})
 
 
 @pytest.fixture(scope="module")
@@ -93,35 +99,15 @@ def test_openssl_is_refused_with_a_strangers_certificate_and_without_any(cluster
 
 def _of_librdkafka(cluster: Cluster, name: str) -> dict[str, Any]:
     assert cluster.secure_files is not None
-    _, file = cluster.secure_files.write_client_files(name)
-    return {"bootstrap.servers": cluster.bootstrap_servers, **parse_properties(file.read_text())}
-
-
-def allow(cluster: Cluster, *texts: str) -> None:
-    with cluster.admin() as admin:
-        admin.create_acls(list(map(rule, texts)))
-        wait_until(lambda: len(admin.describe_acls(AclBindingFilter())) >= len(texts), "the rules are known")
+    return of_librdkafka(cluster.secure_files, cluster.bootstrap_servers, name)
 
 
 def test_librdkafka_writes_and_reads_with_a_certificate(cluster: Cluster) -> None:
-    allow(cluster, "allow rd ALL TOPIC flights", "allow rd ALL GROUP g-rd")
-    producer = confluent_kafka.Producer(_of_librdkafka(cluster, "rd"))
-    told: list[Any] = []
-    for number in range(100):
-        producer.produce("flights", b"%d" % number * 1000, on_delivery=lambda error, _: told.append(error))
-    assert producer.flush(LIMIT_S) == 0 and told == [None] * 100
-    reading = {"group.id": "g-rd", "auto.offset.reset": "earliest"}
-    consumer = confluent_kafka.Consumer(_of_librdkafka(cluster, "rd") | reading)
-    consumer.subscribe(["flights"])
-    got: list[Any] = []
-
-    def has_all() -> bool:
-        got.extend(consumer.consume(100, 0.2))
-        return len(got) >= 100
-
-    wait_until(has_all, "all came back", LIMIT_S)
-    assert [message.value() for message in got[:100]] == [b"%d" % number * 1000 for number in range(100)]
-    consumer.close()
+    with cluster.admin() as admin:
+        allow(admin, "allow rd ALL TOPIC flights", "allow rd ALL GROUP g-rd")
+    values, settings = [b"%d" % number * 1000 for number in range(100)], _of_librdkafka(cluster, "rd")
+    write_with_librdkafka(settings, "flights", values)
+    assert read_with_librdkafka(settings, "flights", "g-rd", 100) == values
 
 
 def test_librdkafka_is_refused_without_a_certificate(cluster: Cluster) -> None:
@@ -142,34 +128,15 @@ def java() -> None:
         pytest.skip(reason)
 
 
-def tool(cluster: Cluster, name: str, main: str, *arguments: str, words: str = "") -> str:
-    """What one of Kafka's tools prints, whose client is `name`."""
-    assert cluster.secure_files is not None
-    file, _ = cluster.secure_files.write_client_files(name)
-    done = subprocess.run(
-        java_command(
-            apache_kafka.VERSION,
-            f"org.apache.kafka.tools.{main}",
-            *("--bootstrap-server", cluster.bootstrap_servers, "--command-config", str(file), *arguments),
-        ),
-        check=False,
-        input=words,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.mark.usefixtures("java")
 def test_java_writes_and_reads_with_a_certificate(cluster: Cluster) -> None:
     cluster.create_topic("java")
-    allow(cluster, "allow duke ALL TOPIC java", "allow duke ALL GROUP g-duke")
+    with cluster.admin() as admin:
+        allow(admin, "allow duke ALL TOPIC java", "allow duke ALL GROUP g-duke")
     words = "".join(f"value {number}\n" for number in range(100))
-    tool(cluster, "duke", "ConsoleProducer", "--topic", "java", words=words)
+    tool(cluster, "duke", "org.apache.kafka.tools.ConsoleProducer", "--topic", "java", words=words)
     where = ("--topic", "java", "--group", "g-duke", "--from-beginning", "--max-messages", "100")
-    assert tool(cluster, "duke", "consumer.ConsoleConsumer", *where) == words
+    assert tool(cluster, "duke", "org.apache.kafka.tools.consumer.ConsoleConsumer", *where) == words
 
 
 @pytest.mark.usefixtures("java")
@@ -182,19 +149,9 @@ def test_a_broker_of_apache_kafka_replicates_from_ours_and_ours_from_it_over_tls
     ):
         admin.create_topics([NewTopic("both", replica_assignments={0: [1, 2], 1: [2, 1]})])
 
-        def leaders() -> set[tuple[int, int, frozenset[int]]]:
-            parts = admin.describe_topics(["both"])["both"].partitions
-            return {(each.partition, each.leader, frozenset(each.isr)) for each in parts}
-
-        both = frozenset({1, 2})
-        wait_until(lambda: leaders() == {(0, 1, both), (1, 2, both)}, "each leads one", LIMIT_S)
-        producer = confluent_kafka.Producer(_of_librdkafka(cluster, "admin") | {"acks": "all"})
-        told: list[Any] = []
-        for number in range(50):
-            producer.produce("both", b"%d" % number, partition=number % 2, on_delivery=lambda e, _: told.append(e))
-        assert producer.flush(LIMIT_S) == 0 and told == [None] * 50
-        consumer = confluent_kafka.Consumer(_of_librdkafka(cluster, "admin") | {"group.id": "g"})
-        parts = [confluent_kafka.TopicPartition("both", number) for number in (0, 1)]
-        assert [consumer.get_watermark_offsets(part, timeout=LIMIT_S) for part in parts] == [(0, 25), (0, 25)]
-        consumer.close()
-        assert leaders() == {(0, 1, both), (1, 2, both)}
+        led = {(0, 1, BOTH), (1, 2, BOTH)}
+        wait_until(lambda: leaders(admin, "both") == led, "each leads one", LIMIT_S)
+        settings = _of_librdkafka(cluster, "admin")
+        write_with_librdkafka(settings, "both", [b"%d" % number for number in range(50)], 2)
+        assert end_offsets(settings, "both", 2) == [25, 25]
+        assert leaders(admin, "both") == led
