@@ -21,6 +21,7 @@ import pyspark
 
 from pykraft.course.machine import Machine
 from tests.bench import (
+    authorizer,
     controllers,
     fairness,
     group_memory,
@@ -89,6 +90,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "reassignment": reassignment.measure,
     "librdkafka": librdkafka.measure,
     "small_requests": small_requests.measure,
+    "authorizer": authorizer.measure,
     "fairness": fairness.measure,
     "storage": storage.measure,
     "partitions": many_partitions.measure,
