@@ -38,6 +38,7 @@ from tests.bench import (
     spark_streams,
     start,
     storage,
+    tls,
     transactions,
 )
 from tests.bench.rows import Row, load_average, table
@@ -89,6 +90,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "replication": replication.measure,
     "reassignment": reassignment.measure,
     "librdkafka": librdkafka.measure,
+    "tls": tls.measure,
     "small_requests": small_requests.measure,
     "authorizer": authorizer.measure,
     "fairness": fairness.measure,

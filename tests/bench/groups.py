@@ -214,7 +214,7 @@ def consumption(both: Sequence[Side]) -> list[Row]:
     rows = []
     with lasting_topics(both, READ_PARTITIONS) as topics:
         for side in both:
-            librdkafka.produce(side.bootstrap_servers, topics[side.name], librdkafka.BATCH_SIZES[0])
+            librdkafka.produce(side.librdkafka(), topics[side.name], librdkafka.BATCH_SIZES[0])
         for consumer, read in READERS.items():
 
             def load(side: Side, consumer: str = consumer, read: Read = read) -> Figures:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -81,8 +81,8 @@ def _rows(name: str, unit: str, runs: Runs, peers: Sequence[str]) -> list[Row]:
 def one_round(side: Side, batch_bytes: int) -> tuple[tuple[float, float], tuple[float, float]]:
     """Write a topic and read it; (MB/s of both), (the broker's processor seconds per GB in both)."""
     with _topic(side) as topic:
-        produce_speed, produce_cpu = _watched(side, lambda: produce(side.bootstrap_servers, topic, batch_bytes))
-        consume_speed, consume_cpu = _watched(side, lambda: consume(side.bootstrap_servers, topic))
+        produce_speed, produce_cpu = _watched(side, lambda: produce(side.librdkafka(), topic, batch_bytes))
+        consume_speed, consume_cpu = _watched(side, lambda: consume(side.librdkafka(), topic))
     return (produce_speed, consume_speed), (produce_cpu, consume_cpu)
 
 
@@ -101,11 +101,11 @@ def _watched(side: Side, load: Callable[[], float]) -> tuple[float, float]:
     return speed, (side.cpu_seconds() - before) / (_TOTAL / 1e9)
 
 
-def produce(bootstrap_servers: str, topic: str, batch_bytes: int) -> float:
+def produce(settings: Mapping[str, str], topic: str, batch_bytes: int, records: int = RECORDS) -> float:
     """MB/s from the first record to the last acknowledgement."""
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **settings,
             "batch.size": batch_bytes,
             "linger.ms": 5,
             "queue.buffering.max.messages": 100_000,
@@ -114,30 +114,28 @@ def produce(bootstrap_servers: str, topic: str, batch_bytes: int) -> float:
     value = bytes(RECORD_BYTES - 10)  # the rest is the record's own header
     messages = [{"value": value}] * _CHUNK
     began = time.monotonic()
-    left = RECORDS
+    left = records
     while left:
         queued = producer.produce_batch(topic, messages[:left], 0)
         left -= queued
         if queued < _CHUNK and left:
             producer.poll(0.001)  # its queue is full
     assert producer.flush(TIMEOUT_S) == 0
-    return _TOTAL / (time.monotonic() - began) / 1e6
+    return records * RECORD_BYTES / (time.monotonic() - began) / 1e6
 
 
-def consume(bootstrap_servers: str, topic: str) -> float:
+def consume(settings: Mapping[str, str], topic: str, records: int = RECORDS) -> float:
     """MB/s from the first record that has come to the last."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap_servers, "group.id": "bench", "enable.auto.commit": False, "log_level": 3}
-    )
+    consumer = Consumer({**settings, "group.id": "bench", "enable.auto.commit": False, "log_level": 3})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert consumer.consume(1, TIMEOUT_S), "nothing came"
         began = time.monotonic()
         seen = 1
-        while seen < RECORDS:
-            messages = consumer.consume(min(10_000, RECORDS - seen), TIMEOUT_S)
-            assert messages, f"{seen} of {RECORDS} records have come"
+        while seen < records:
+            messages = consumer.consume(min(10_000, records - seen), TIMEOUT_S)
+            assert messages, f"{seen} of {records} records have come"
             seen += len(messages)
-        return _TOTAL / (time.monotonic() - began) / 1e6
+        return records * RECORD_BYTES / (time.monotonic() - began) / 1e6
     finally:
         consumer.close()

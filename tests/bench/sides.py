@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from pykraft import Admin, Cluster, KafkaError, NewTopic
 from pykraft.client.administration.admin import PartitionDescription
+from pykraft.runtime.secure_files import ADMIN, SecureFiles
 from tests.bench.rows import NOT_AT_HAND
 from tests.harness import apache_kafka
 from tests.harness.apache_kafka import ApacheKafka
@@ -36,6 +37,17 @@ class Side:
     name: str
     bootstrap_servers: str
     processes: list[psutil.Process] = field(default_factory=list)
+    files: SecureFiles | None = None
+    """What its clients need, if its listeners have TLS."""
+
+    def admin(self) -> Admin:
+        own = {} if self.files is None else self.files.client_settings(ADMIN)
+        return Admin(bootstrap_servers=self.bootstrap_servers, **own)
+
+    def librdkafka(self) -> dict[str, str]:
+        """The settings of its clients."""
+        own = {} if self.files is None else self.files.librdkafka_settings(ADMIN)
+        return {"bootstrap.servers": self.bootstrap_servers, **own}
 
     def cpu_seconds(self) -> float:
         """Processor time that its nodes have used so far."""
@@ -47,11 +59,11 @@ class Side:
 def sides(nodes: int, properties: Mapping[str, str] | None = None) -> Iterator[list[Side]]:
     """Ours, and Apache Kafka if it can be had, both with Kafka's own timeouts."""
     with contextlib.ExitStack() as stack:
-        before = _children()
+        before = children()
         cluster = stack.enter_context(
             Cluster(nodes=nodes, mode="processes", timeouts="kafka", properties=dict(properties or {}))
         )
-        found = [Side(OURS, cluster.bootstrap_servers, sorted(_children() - before, key=lambda child: child.pid))]
+        found = [Side(OURS, cluster.bootstrap_servers, children_since(before))]
         if not apache_kafka.available():
             kafka = stack.enter_context(ApacheKafka(nodes, properties, heap=HEAP))
             pids = [psutil.Process(kafka.pid(node)) for node in kafka.nodes]
@@ -59,8 +71,13 @@ def sides(nodes: int, properties: Mapping[str, str] | None = None) -> Iterator[l
         yield found
 
 
-def _children() -> set[psutil.Process]:
+def children() -> set[psutil.Process]:
     return set(psutil.Process().children())
+
+
+def children_since(before: set[psutil.Process]) -> list[psutil.Process]:
+    """The processes that have been started since."""
+    return sorted(children() - before, key=lambda child: child.pid)
 
 
 def why_without_apache() -> str:
@@ -81,7 +98,7 @@ def warm_up(side: Side, load: Callable[[Side], object], seconds: float) -> None:
 def fresh_topic(side: Side, partitions: int = 1, replicas: int = 1, **configs: str) -> Iterator[str]:
     """A topic of that side, led by node 1 on (partition 0 by the first, ...), ready to be written; then deleted."""
     name = f"bench-{next(_numbers)}"
-    with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+    with side.admin() as admin:
         brokers = sorted(broker.id for broker in admin.describe_cluster().brokers)
         assignments = {
             number: [brokers[(number + replica) % len(brokers)] for replica in range(replicas)]
@@ -113,7 +130,7 @@ def _partitions_of(admin: Admin, topic: str) -> Sequence[PartitionDescription]:
 def leaders(side: Side, topic: str) -> list[str]:
     """host:port:partition of each partition's leader, once each of them takes records: a broker hears from the
     controller what it leads, and not all hear it at once. Each partition then holds a record."""
-    with Admin(bootstrap_servers=side.bootstrap_servers) as admin:
+    with side.admin() as admin:
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in admin.describe_cluster().brokers}
         partitions: list[PartitionDescription] = []
 
@@ -123,7 +140,7 @@ def leaders(side: Side, topic: str) -> list[str]:
             return bool(partitions) and all(each.leader in brokers for each in partitions)
 
         wait_until(are_led, f"{topic} is known to a broker, and led")
-    producer = Producer({"bootstrap.servers": side.bootstrap_servers, "log_level": 0})
+    producer = Producer({**side.librdkafka(), "log_level": 0})
     for partition in partitions:
         producer.produce(topic, b"first", partition=partition.partition)
     assert producer.flush(_PATIENCE_S) == 0

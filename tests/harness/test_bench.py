@@ -99,7 +99,7 @@ def test_the_rows_of_groups_measure_what_they_say(tmp_path: pathlib.Path, monkey
             for count in groups.GROUP_COUNTS:
                 per_second, _ = groups.commits(side, topic, count, seconds=0.2).values()
                 assert per_second > 0
-            librdkafka.produce(side.bootstrap_servers, topic, librdkafka.BATCH_SIZES[0])
+            librdkafka.produce(side.librdkafka(), topic, librdkafka.BATCH_SIZES[0])
             for name, read in groups.READERS.items():
                 first, last = read(side.bootstrap_servers, topic, f"reader with {name}")
                 assert first <= last
