@@ -8,27 +8,25 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType, Consumer, Producer
+from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType, Producer
 from pykraft.broker.node import Node
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import KafkaError
 from pykraft.common.settings.config import parse_properties
 from pykraft.network.tls import AcceptedTls, OpenSslEngine, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.secure_files import SecureFiles
-from pykraft.runtime.threaded import NodeThread
 from tests.harness.apache_kafka import free_ports
 from tests.harness.certificates import keystore, side, truststore
-from tests.harness.rules import rule
 from tests.harness.sasl_nodes import client_login, sasl_nodes
+from tests.harness.secure_clients import check_that_a_rule_lets_it_write, check_that_records_come_back, node_threads
 from tests.harness.waiting import wait_until
 
 
@@ -39,22 +37,12 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def _threads(cluster: Cluster) -> list[NodeThread]:
-    return [node for node in cluster._nodes.values() if isinstance(node, NodeThread)]
-
-
 def test_records_come_and_go_and_are_replicated(cluster: Cluster) -> None:
-    with Producer(**cluster.client_settings()) as producer:
-        sent = [producer.send("flights", value=b"%d" % n * 10_000, partition=n % 2) for n in range(50)]
-        assert {future.result(10).partition for future in sent} == {0, 1}
-    reading: dict[str, Any] = {**cluster.client_settings(), "group.id": "g", "auto.offset.reset": "earliest"}
-    with Consumer("flights", consumer_timeout_ms=10_000, **reading) as consumer:
-        got = [next(consumer).value for _ in range(50)]
-    assert sorted(got) == sorted(b"%d" % n * 10_000 for n in range(50))
+    check_that_records_come_back(cluster, "flights")
 
 
 def test_every_connection_between_nodes_is_encrypted_and_verified(cluster: Cluster) -> None:
-    for thread in _threads(cluster):
+    for thread in node_threads(cluster):
         assert isinstance(thread.stages, FusedStages)
         accepted = list(thread.stages._processor._sockets)
         assert accepted and all(isinstance(stream, AcceptedTls) for stream in accepted)
@@ -70,22 +58,7 @@ def test_every_connection_between_nodes_is_encrypted_and_verified(cluster: Clust
 
 
 def test_a_client_may_do_what_the_rules_say_of_the_name_in_its_certificate(cluster: Cluster) -> None:
-    def send() -> int:
-        with Producer(**cluster.client_settings("alice")) as alice:
-            return alice.send("flights", value=b"x").result(10).offset
-
-    with pytest.raises(KafkaError) as refused:
-        send()
-    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    with cluster.admin() as admin:
-        admin.create_acls([rule("allow alice WRITE TOPIC flights")])
-
-    def is_allowed() -> bool:
-        with suppress(KafkaError):
-            return send() >= 0
-        return False
-
-    wait_until(is_allowed, "the brokers have the rule")
+    check_that_a_rule_lets_it_write(cluster, "alice", "flights")
 
 
 def test_a_client_without_rights_at_the_controllers_hears_which_one_is_missing(cluster: Cluster) -> None:
@@ -182,7 +155,7 @@ def test_nothing_that_is_described_or_told_has_a_secret(cluster: Cluster) -> Non
     with cluster.admin() as admin:
         described = str(admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, "1")]))
     told = described + json.dumps([str(event) for node in (1, 2) for event in cluster.journal(node)])
-    told += "".join(repr(thread.node.config) for thread in _threads(cluster))
+    told += "".join(repr(thread.node.config) for thread in node_threads(cluster))
     assert not [line for line in secrets if line in told]
 
 

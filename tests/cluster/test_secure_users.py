@@ -6,26 +6,23 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType, Consumer, Producer
+from pykraft import Admin, Cluster, ConfigResource, ConfigResourceType
 from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.cli import main
 from pykraft.client.errors import AuthenticationError
-from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
+from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import parse_properties
 from pykraft.network.tls import AcceptedTls, TlsWire
 from pykraft.runtime.fused import FusedStages
 from pykraft.runtime.secure_files import Passwords, SecureFiles
-from pykraft.runtime.threaded import NodeThread
 from tests.harness.apache_kafka import free_ports
-from tests.harness.rules import rule
-from tests.harness.waiting import wait_until
+from tests.harness.secure_clients import check_that_a_rule_lets_it_write, check_that_records_come_back, node_threads
 
 
 @pytest.fixture(scope="module")
@@ -37,28 +34,18 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def _threads(cluster: Cluster) -> list[NodeThread]:
-    return [node for node in cluster._nodes.values() if isinstance(node, NodeThread)]
-
-
 def _passwords(cluster: Cluster) -> Passwords:
     assert cluster.secure_files is not None and cluster.secure_files.passwords is not None
     return cluster.secure_files.passwords
 
 
 def test_records_come_and_go_and_are_replicated(cluster: Cluster) -> None:
-    with Producer(**cluster.client_settings()) as producer:
-        sent = [producer.send("flights", value=b"%d" % n * 10_000, partition=n % 2) for n in range(50)]
-        assert {future.result(10).partition for future in sent} == {0, 1}
-    reading: dict[str, Any] = {**cluster.client_settings(), "group.id": "g", "auto.offset.reset": "earliest"}
-    with Consumer("flights", consumer_timeout_ms=10_000, **reading) as consumer:
-        got = [next(consumer).value for _ in range(50)]
-    assert sorted(got) == sorted(b"%d" % n * 10_000 for n in range(50))
+    check_that_records_come_back(cluster, "flights")
 
 
 def test_every_connection_is_encrypted_and_has_logged_in(cluster: Cluster) -> None:
     found = set()
-    for thread in _threads(cluster):
+    for thread in node_threads(cluster):
         assert isinstance(thread.stages, FusedStages)
         accepted = list(thread.stages._processor._sockets)
         assert accepted and all(isinstance(stream, AcceptedTls) for stream in accepted)
@@ -70,23 +57,7 @@ def test_every_connection_is_encrypted_and_has_logged_in(cluster: Cluster) -> No
 def test_a_user_is_made_on_the_spot_and_may_do_what_the_rules_say(cluster: Cluster) -> None:
     alice = cluster.client_settings("alice")
     assert cluster.client_settings("alice") == alice
-
-    def send() -> int:
-        with Producer(**alice) as producer:
-            return producer.send("flights", value=b"x").result(10).offset
-
-    with pytest.raises(KafkaError) as refused:
-        send()
-    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    with cluster.admin() as admin:
-        admin.create_acls([rule("allow alice WRITE TOPIC flights")])
-
-    def is_allowed() -> bool:
-        with suppress(KafkaError):
-            return send() >= 0
-        return False
-
-    wait_until(is_allowed, "the brokers have the rule")
+    check_that_a_rule_lets_it_write(cluster, "alice", "flights")
     wrong = {**alice, "sasl.jaas.config": alice["sasl.jaas.config"].replace(_passwords(cluster)["alice"], "guessed")}
     with Admin(**wrong) as admin, pytest.raises(AuthenticationError, match="Authentication failed"):
         admin.list_topics()
@@ -130,7 +101,7 @@ def test_passwords_are_in_private_files_and_nowhere_else(cluster: Cluster) -> No
     with cluster.admin() as admin:
         described = str(admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, "1")]))
     told = described + "".join(str(event) for node in cluster.node_ids for event in cluster.journal(node))
-    told += "".join(repr(thread.node.config) for thread in _threads(cluster)) + repr(_passwords(cluster))
+    told += "".join(repr(thread.node.config) for thread in node_threads(cluster)) + repr(_passwords(cluster))
     assert not [secret for secret in secrets if secret in told]
 
 

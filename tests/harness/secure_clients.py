@@ -1,17 +1,21 @@
-"""Clients of a cluster whose listeners have TLS or logins: librdkafka, one of Kafka's tools, and an administrator that
-waits until its rules hold."""
+"""Clients of a cluster whose listeners have TLS or logins: ours, librdkafka, one of Kafka's tools, and an administrator
+that waits until its rules hold."""
 
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from typing import Any
 
 import confluent_kafka
+import pytest
 
-from pykraft import Admin, Cluster
+from pykraft import Admin, Cluster, Consumer, Producer
 from pykraft.client.administration.acls import AclBindingFilter
+from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import parse_properties
 from pykraft.runtime.secure_files import SecureFiles
+from pykraft.runtime.threaded import NodeThread
 from tests.harness.apache_kafka import VERSION, java_command
 from tests.harness.rules import rule
 from tests.harness.waiting import wait_until
@@ -24,6 +28,43 @@ def allow(admin: Admin, *texts: str) -> None:
     rules = list(map(rule, texts))
     admin.create_acls(rules)
     wait_until(lambda: set(rules) <= set(admin.describe_acls(AclBindingFilter())), "the rules are known")
+
+
+def node_threads(cluster: Cluster) -> list[NodeThread]:
+    return [node for node in cluster._nodes.values() if isinstance(node, NodeThread)]
+
+
+def check_that_records_come_back(cluster: Cluster, topic: str) -> None:
+    """50 of 10,000 bytes and more, in two partitions, as the administrator."""
+    values = [b"%d" % number * 10_000 for number in range(50)]
+    with Producer(**cluster.client_settings()) as producer:
+        sent = [producer.send(topic, value=value, partition=number % 2) for number, value in enumerate(values)]
+        assert {future.result(10).partition for future in sent} == {0, 1}
+    reading: dict[str, Any] = {**cluster.client_settings(), "group.id": "g", "auto.offset.reset": "earliest"}
+    with Consumer(topic, consumer_timeout_ms=10_000, **reading) as consumer:
+        assert sorted(next(consumer).value or b"" for _ in values) == sorted(values)
+
+
+def check_that_a_rule_lets_it_write(cluster: Cluster, name: str, topic: str) -> None:
+    """The user may not write before there is a rule, and then may."""
+    settings = cluster.client_settings(name)
+
+    def send() -> int:
+        with Producer(**settings) as producer:
+            return producer.send(topic, value=b"x").result(10).offset
+
+    with pytest.raises(KafkaError) as refused:
+        send()
+    assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with cluster.admin() as admin:
+        admin.create_acls([rule(f"allow {name} WRITE TOPIC {topic}")])
+
+    def is_allowed() -> bool:
+        with suppress(KafkaError):
+            return send() >= 0
+        return False
+
+    wait_until(is_allowed, "the brokers have the rule")
 
 
 def of_librdkafka(files: SecureFiles, servers: str, name: str) -> dict[str, Any]:
