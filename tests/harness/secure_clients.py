@@ -12,6 +12,7 @@ import pytest
 
 from pykraft import Admin, Cluster, Consumer, Producer
 from pykraft.client.administration.acls import AclBindingFilter
+from pykraft.client.errors import UnknownTopicError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import parse_properties
 from pykraft.runtime.secure_files import SecureFiles
@@ -107,8 +108,12 @@ def end_offsets(settings: dict[str, Any], topic: str, partitions: int) -> list[i
 
 
 def leaders(admin: Admin, topic: str) -> set[tuple[int, int, frozenset[int]]]:
-    """(number, leader, in-sync replicas) of each partition."""
-    parts = admin.describe_topics([topic])[topic].partitions
+    """(number, leader, in-sync replicas) of each partition. Empty while the broker that is asked does not know the
+    topic."""
+    try:
+        parts = admin.describe_topics([topic])[topic].partitions
+    except UnknownTopicError:
+        return set()
     return {(each.partition, each.leader, frozenset(each.isr)) for each in parts}
 
 
