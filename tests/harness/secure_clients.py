@@ -12,7 +12,7 @@ import pytest
 
 from pykraft import Admin, Cluster, Consumer, Producer
 from pykraft.client.administration.acls import AclBindingFilter
-from pykraft.client.errors import UnknownTopicError
+from pykraft.client.administration.admin import UnknownTopicError
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.settings.config import parse_properties
 from pykraft.runtime.secure_files import SecureFiles
