@@ -7,10 +7,13 @@ histories the spare controllers join by themselves.
 Two voters stay. A leader of two that removes itself, and ends before the other one has that record, leaves a quorum
 that elects no more: the other one needs its vote, and does not get it, for its log is shorter; and the old leader does
 not stand, for it is no voter any more. So it is in Kafka.
+
+In some of these histories controllers lose their disks, and come again on an empty one: `wiped_disks`. And in some all
+nodes write snapshots all the time: then a node that is added has the voters from a snapshot, not from their records.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 VOTER_SEEDS, VOTER_PERIOD = range(6400, 6500), 12_800
@@ -28,6 +31,8 @@ def trouble_of_voters(faults: Mapping[str, float]) -> dict[str, float]:
     return {kind: _ELSE for kind in faults if kind != "crash_coordinator"} | _OF_CONTROLLERS
 
 
+_SNAPSHOTS = 0.5
+"""How many of these histories write snapshots all the time."""
 ADD, REMOVE = "add", "remove"
 
 
@@ -53,12 +58,18 @@ class VoterKnobs:
     """Where they are not drawn by lot: when what is changed, `ADD` a spare controller or `REMOVE` the leader."""
     patience_ms: int = 300
     """For how long an administrator waits for an answer."""
+    wipe_every_ms: int = 0
+    """How often a controller loses its disk, if the quorum can do without it; 0 for never."""
+    wipes: int = 0
+    """So many lose theirs."""
+    properties: Mapping[str, int] = field(default_factory=dict)
+    """Of each node."""
 
 
 def draw_voters(seed: int) -> VoterKnobs | None:
     if seed % VOTER_PERIOD not in VOTER_SEEDS:
         return None
-    random = Random(f"voters {seed}")
+    random, disks = Random(f"voters {seed}"), Random(f"wiped disks {seed}")
     administrators, spare = random.choice((1, 1, 2)), random.choice((1, 2, 2))
     return VoterKnobs(
         first=random.choice((1, 3, 4) if administrators == 1 else (3, 4)),
@@ -69,4 +80,16 @@ def draw_voters(seed: int) -> VoterKnobs | None:
         of_leader=random.choice((0.1, 0.3, 0.7)),
         joins=random.random() < 0.3,
         fault_every_ms=random.choice((150, 300, 600)),
+        wipe_every_ms=disks.choice((0, 200, 500)),
+        wipes=disks.choice((1, 2, 3)),
+        properties=_snapshots(disks) if disks.random() < _SNAPSHOTS else {},
     )
+
+
+def _snapshots(random: Random) -> dict[str, int]:
+    """A snapshot goes when the next one is written, so a replica must be able to copy it before that."""
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": random.choice((300, 1_000, 4_000)),
+        "metadata.max.retention.bytes": random.choice((0, 2_000)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
+    }
