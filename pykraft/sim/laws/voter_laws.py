@@ -137,8 +137,8 @@ class VoterLaws:
     def can_do_without(self, disks: Collection[ReplicaKey]) -> bool:
         """Whether the quorum goes on if these disks are lost besides those that are, or these voters are removed. The
         voters are those of any log that may still hold; and an addition of a lost disk may still be under way."""
-        lost = self.wiped.keys() | set(disks)
-        return all(2 * len(voters - lost) > len(voters | self.wiped.keys()) for voters in self._sets_that_may_hold())
+        lost, sets = self.wiped.keys() | set(disks), self._sets_that_may_hold()
+        return bool(sets) and all(2 * len(voters - lost) > len(voters | self.wiped.keys()) for voters in sets)
 
     def _sets_that_may_hold(self) -> set[frozenset[ReplicaKey]]:
         """The last one that is committed, and all after it."""

@@ -51,6 +51,10 @@ def test_a_change_that_is_not_committed_may_hold_and_may_not() -> None:
     assert laws((1, 2), (1, 2, 3), committed=10).can_do_without({key(2)})
 
 
+def test_no_disk_is_lost_before_a_voter_is_known() -> None:
+    assert not VoterLaws().can_do_without({key(1)})
+
+
 def test_the_next_disk_of_a_node_is_another_voter() -> None:
     found = laws((1, 2, 3))
     found.forget_disk(key(3), 3)
