@@ -16,8 +16,8 @@ when each replica fetched last, and when it last had everything.
 ``add-controller`` makes a controller that follows as an observer a voter. FILE is the properties file of that
 controller, and its metadata directory must be on this machine: the directory's id is there. ``remove-controller`` takes
 a voter out of the quorum; then stop its node, or it goes on following. With ``--unregister`` the cluster also forgets
-that the controller was there, so that it keeps no feature down any more. A controller whose disk was replaced has another
-directory id: remove the voter with the old one, then add it.
+that the controller was there, so that it keeps no feature down any more. A controller whose disk was replaced has
+another directory id: remove the voter with the old one, then add it.
 
 ``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the controllers themselves: a quorum can be
 looked at while no broker runs.
