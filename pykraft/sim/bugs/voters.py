@@ -186,6 +186,12 @@ def a_snapshot_whose_voters_are_not_read() -> None:
 
 
 @bug
+def uncommitted_voters_that_outlast_a_copied_snapshot() -> None:
+    """A replica copies a snapshot, and reads on where it was: its log had reached further than what was committed."""
+    put(ControlRecords, "begin_again", ControlRecords.update)
+
+
+@bug
 def a_snapshot_with_the_voters_of_its_last_moment() -> None:
     """A snapshot gets the voters that hold when it is written, not those at its offset."""
     put(
