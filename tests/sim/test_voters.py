@@ -10,26 +10,26 @@ from pykraft.sim.trouble.voter_changes import VOTER_SEEDS
 from tests.sim.floors import Floors, check_deaths, hold_floors
 
 FLOORS = Floors(
-    short=(6434,),
+    short=(6410,),
     long=VOTER_SEEDS,
     short_floors={
-        "voters_added": 3,
-        "voters_removed": 3,
+        "voters_added": 2,
+        "voters_removed": 1,
         "leaders_removed": 1,
         "disks_wiped": 1,
         "wiped_voters_back": 1,
-        "snapshots_loaded": 3,
+        "snapshots_loaded": 2,
     },
     long_floors={
         "voters_added": 200,
         "voters_removed": 200,
         "leaders_removed": 50,
         "truncations": 20,
-        "disks_wiped": 40,
-        "wiped_voters_removed": 20,
-        "wiped_voters_back": 20,
-        "snapshots_written": 1_000,
-        "snapshots_loaded": 150,
+        "disks_wiped": 18,
+        "wiped_voters_removed": 8,
+        "wiped_voters_back": 9,
+        "snapshots_written": 600,
+        "snapshots_loaded": 80,
     },
 )
 

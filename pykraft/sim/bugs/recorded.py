@@ -113,7 +113,7 @@ RECORDED = {
     "a_fetch_that_counts_for_the_disk_before": Recorded("voters", "Majority", 6425),
     "a_voter_on_any_disk": Recorded("voters", "Voters of the Log", 6425),
     "a_snapshot_whose_voters_are_not_read": Recorded("voters", "Voters of the Log", 6400),
-    "uncommitted_voters_that_outlast_a_copied_snapshot": Recorded("voters", "Voters of the Log", 6446),
+    "uncommitted_voters_that_outlast_a_copied_snapshot": Recorded("voters", "Voters of the Log", 6497),
     "a_snapshot_with_the_voters_of_its_last_moment": Recorded("voters", "Voters of the Log", 6400),
     "a_deleted_topic_that_survives_a_snapshot": Recorded("snapshot", "One Image", 210),
     "a_log_start_moved_before_the_snapshot_is_durable": Recorded("snapshot", "A node's own rule", 215),
