@@ -383,7 +383,7 @@ class RaftReplica:
 
     def _begin_at(self, snapshot: OffsetAndEpoch) -> None:
         self.log.begin_at(snapshot)
-        self.control_records.update()
+        self.control_records.begin_again()
         self.trace("metadata_snapshot_loaded", offset=snapshot.offset, epoch=snapshot.epoch)
         self.trace("metadata_high_watermark", offset=self.log.high_watermark)
 

@@ -32,6 +32,7 @@ from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTI
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
+from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.sim.laws import sleep_laws
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
@@ -51,6 +52,8 @@ from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.trouble.whole_history import strikes_of
+from pykraft.sim.trouble.wiped_disks import DiskWiper
+from pykraft.sim.workloads import voter_workload
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
@@ -65,7 +68,6 @@ from pykraft.sim.workloads.settling import (
     missing_in_transactions,
 )
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
-from pykraft.sim.workloads.voter_workload import VoterChanger
 from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
 from pykraft.sim.world.network import Network
@@ -136,7 +138,7 @@ class SimulatedCluster:
         self._maker: TopicMaker
         self._administrator: Administrator | None = None
         self._elector: Elector | None = None
-        self._changers: list[VoterChanger] = []
+        self._changers: list[voter_workload.VoterChanger | DiskWiper] = []
         self.groups: list[GroupWorkload] = []
         self.client_names: list[str] = []
         """Clients, groups and the bank: what `Omissions` may leave out."""
@@ -176,13 +178,13 @@ class SimulatedCluster:
                 machine.audit = sleep_laws.SleepAudit(self._dice(f"audit of node {node_id}")).check
             self.nodes[node_id] = machine
             self.security.equip(machine)
-            voters = voters_to_begin_with(self.knobs, config, cluster_id, controllers)
-            first = self.security.first_records
-            format_directories(
-                config, cluster_id, machine.filesystem, dice, EPOCH_MS, voters, False, self._levels, first
-            )
-            machine.filesystem.sync_all()
+            self._format(machine, voters_to_begin_with(self.knobs, config, cluster_id, controllers), dice)
             self.scheduler.after(dice.randint(0, 200) * US_PER_MS, partial(self._start_first, machine))
+
+    def _format(self, machine: SimulatedNode, voters: VoterSet | None = NO_VOTERS, dice: Random | None = None) -> None:
+        about = machine.config, self.cluster_id, machine.filesystem, dice or self._dice(f"format {machine.life}")
+        format_directories(*about, EPOCH_MS, voters, False, self._levels, self.security.first_records)
+        machine.filesystem.sync_all()
 
     def _start_first(self, machine: SimulatedNode) -> None:
         if not machine.is_up and not machine.is_kept_down:
@@ -268,14 +270,14 @@ class SimulatedCluster:
             self.client_names.append(BANK)
 
     def _make_changers(self, knobs: VoterKnobs) -> None:
-        self.watcher.voters = VoterLaws()
-        ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self.knobs.controllers)
-        controllers = ",".join(f"node-{node_id}:{CONTROLLER_PORT}" for node_id in ids)
-        for number in range(knobs.administrators):
-            name = f"voter-changer-{number}"
-            changer = VoterChanger(controllers, knobs, FIRST_CONTROLLER_ID, CONTROLLER_PORT, self._dice(name))
+        laws = self.watcher.voters = VoterLaws()
+        where = FIRST_CONTROLLER_ID, self.knobs.controllers, CONTROLLER_PORT
+        for name, changer in voter_workload.changers(knobs, laws, *where, self._dice):
             self._changers.append(changer)
             self._add_client(name, changer)
+        if knobs.wipe_every_ms and knobs.administrators == 1:
+            about = knobs, self.nodes, laws, self.watcher, self.scheduler, self._dice("wiped disks")
+            self._changers.append(DiskWiper(*about, self._format, self._report, lambda: changer.removals))
 
     def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
         level, skew_ms = self._levels[TRANSACTION_VERSION], 2 * self.knobs.clock_skew_ms
@@ -446,8 +448,7 @@ class SimulatedCluster:
         if self._recreation is not None:
             progress.groups_deleted = self._recreation.group_laws.deletions
         if (voters := self.watcher.voters) is not None:
-            progress.voters_added, progress.voters_removed = voters.added, voters.removed
-            progress.leaders_removed = voters.resigned
+            voters.count_into(progress)
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------

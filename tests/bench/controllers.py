@@ -8,10 +8,14 @@ the partitions are on that broker. The active controller is killed; a moment lat
 setting, which it forwards as soon as there is another active controller. Measured is the time from the kill to the
 answer. The timeouts are those of a lesson: a controller is missed after `controller.quorum.fetch.timeout.ms`, and then
 comes the election. What the partitions add is the difference to the row with ten of them.
+
+The same is asked of Apache Kafka beside ours, in turn: three nodes each, which are brokers and controllers, with the
+same timeouts. The node of the active controller is killed, and a broker of another node is asked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +33,11 @@ from pykraft.raft.log.history import read_snapshot
 from pykraft.raft.log.snapshot import snapshot_name, write_snapshot
 from pykraft.raft.log.voters import NO_VOTERS
 from pykraft.storage.disk.filesystem import OsFileSystem
+from pykraft.timeouts import LESSON
 from tests.bench.rows import Row, beside, progress
+from tests.bench.sides import APACHE, HEAP, why_without_apache
+from tests.harness import apache_kafka
+from tests.harness.apache_kafka import ApacheKafka
 from tests.harness.waiting import wait_until
 
 PARTITIONS = 10_000
@@ -37,6 +45,7 @@ FEW = 10
 PER_TOPIC = 100
 ROUNDS = 5
 KILLS = 3
+KILLS_BESIDE = 5
 FAILOVER_S = 1.0
 SESSIONS = {"broker.session.timeout.ms": 9000, "broker.heartbeat.interval.ms": 500}
 """The broker is not to be fenced while it makes thousands of logs."""
@@ -45,7 +54,7 @@ _PATIENCE_S = 300.0
 
 
 def measure() -> list[Row]:
-    return [*snapshots(PARTITIONS), *failovers(FEW), *failovers(PARTITIONS)]
+    return [*snapshots(PARTITIONS), *failovers(FEW), *failovers(PARTITIONS), failover_beside()]
 
 
 def snapshots(partitions: int) -> list[Row]:
@@ -111,6 +120,45 @@ def failovers(partitions: int) -> list[Row]:
             cluster.restart(leader)
             wait_until(lambda: _is_caught_up(admin), "the controller that was killed has caught up", _PATIENCE_S)
     return [beside(f"{partitions:,} partitions, another active controller", "s", found, "", (), at_most=FAILOVER_S)]
+
+
+def failover_beside() -> Row:
+    """Ours and Apache Kafka's, one after the other."""
+    properties = {name: str(value) for name, value in {**LESSON, **SESSIONS}.items()}
+    ours: list[float] = []
+    theirs: list[float] = []
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(3, mode="processes", properties=properties))
+        runs: list[tuple[Cluster | ApacheKafka, list[float]]] = [(cluster, ours)]
+        if not apache_kafka.available():
+            runs.append((stack.enter_context(ApacheKafka(3, properties, heap=HEAP)), theirs))
+        for nodes, _ in runs:
+            with Admin(bootstrap_servers=nodes.bootstrap_servers) as admin:
+                admin.create_topic("topic-0", 1, 3)
+        for number in range(KILLS_BESIDE):
+            for nodes, found in runs:
+                found.append(_failover(nodes, number))
+    return beside(
+        "another active controller, three combined nodes", "s", ours, APACHE, theirs, note=why_without_apache()
+    )
+
+
+def _failover(nodes: Cluster | ApacheKafka, number: int) -> float:
+    """Seconds from the kill of the active controller to the answer of another node's broker."""
+    addresses = nodes.bootstrap_servers.split(",")
+    with Admin(bootstrap_servers=nodes.bootstrap_servers) as admin:
+        leader = admin.describe_quorum().leader_id
+    with Admin(bootstrap_servers=addresses[leader % len(addresses)]) as admin:  # ids count from 1
+        admin.describe_quorum()
+        began = time.monotonic()
+        nodes.kill(leader)
+        change = {ConfigResource(ConfigResourceType.TOPIC, "topic-0"): {"retention.ms": 1_000_000 + number}}
+        admin.incremental_alter_configs(change)
+        took = time.monotonic() - began
+        progress(f"{type(nodes).__name__}: another active controller after {took:.2f} s")
+        nodes.restart(leader)
+        wait_until(lambda: _is_caught_up(admin), "the controller that was killed has caught up", _PATIENCE_S)
+    return took
 
 
 def _wait_until_led(admin: Admin, partitions: int) -> None:

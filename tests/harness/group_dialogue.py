@@ -218,8 +218,8 @@ class Talk:
         """Of each member the partitions that it has heard of last."""
         self.error = ErrorCode.NONE
         """In the last answer."""
-        self.is_empty = False
-        """It was an empty consumer group at the last look."""
+        self.state = ""
+        """As a consumer group, at the last look."""
         self._leader = ""
         self._names = {topic_id: name for name, topic_id in side.ids.items()}
         self.lines: list[str] = []
@@ -414,7 +414,7 @@ class Talk:
         new, old = self._described()
         while not new.error_code and not old.error_code:  # a change was committed between the two questions
             new, old = self._described()
-        self.is_empty = new.group_state == "Empty"
+        self.state = new.group_state
         self.lines.append(f"= as a consumer group: {_error(new)} {new.group_state} {new.group_epoch}")
         for member in sorted(new.members, key=lambda member: self._named(member.member_id)):
             has = self._by_name(member.assignment.topic_partitions)

@@ -305,13 +305,13 @@ FORBIDDEN: list[Dialogue] = [no_group_changes_its_protocol]
 DISABLED = {"group.consumer.migration.policy": "disabled"}
 
 
-def at_random(seed: int, steps: int = 60) -> Dialogue:
-    """One classic member and three of the newer protocol come, go and err. There is one classic member, as several
+def at_random(seed: int, steps: int = 60, others: Sequence[str] = ("~x", "~y", "~z")) -> Dialogue:
+    """One classic member and others of the newer protocol come, go and err. There is one classic member, as several
     would wait for each other; the others have ids that come after all that a coordinator gives."""
 
     def dialogue(talk: Talk) -> None:
         random = Random(seed)
-        topics = {who: ["orders"] for who in ("a", "~x", "~y", "~z")}
+        topics = {who: ["orders"] for who in ("a", *others)}
         for _ in range(steps):
             who = random.choice(["a", "a", "a", *topics])
             if random.random() < 0.1:
@@ -331,7 +331,7 @@ def at_random(seed: int, steps: int = 60) -> Dialogue:
 
 
 def _classic_step(talk: Talk, random: Random, topics: list[str]) -> None:
-    if talk.is_empty:  # Kafka forgets such a group without a record, if a member with an id wants to join it
+    if talk.state == "Empty":  # Kafka forgets such a group without a record, if a member with an id wants to join it
         talk.forget("a")
     step = random.choices(["join", "sync", "beat", "leave", "commit"], [6, 4, 4, 1, 1])[0]
     if step == "join" or "a" not in talk.epochs:

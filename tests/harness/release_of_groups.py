@@ -7,6 +7,9 @@
 * Since 4.3 a description counts the partitions that a member is still to give up as assigned to it
   (`with_what_is_to_be_given_up`).
 * Since 4.3 a group whose last member leaves is assigned its nothing at once: the target has the group's epoch.
+* Since 4.3 a classic member of such a group is not sent to join again before there is a target for the group's epoch;
+  it may commit in an older generation; and it hears INCONSISTENT_GROUP_PROTOCOL if its subscription cannot be read.
+* Since 4.4 no classic member joins such a group if the policy of migration is `disabled`.
 * Since 4.3 a member's record has the epoch of each partition, and a target's record the time when it was computed:
   `without_what_is_new` drops them, and the record of an empty group's target.
 """

@@ -1,5 +1,5 @@
-"""Histories in which voters come and go: no law is broken, what was acknowledged stays, and the cluster recovers; and
-each planted bug breaks a law."""
+"""Histories in which voters come and go, controllers lose their disks, and snapshots are written and copied: no law is
+broken, what was acknowledged stays, and the cluster recovers; and each planted bug breaks a law."""
 
 from __future__ import annotations
 
@@ -10,10 +10,27 @@ from pykraft.sim.trouble.voter_changes import VOTER_SEEDS
 from tests.sim.floors import Floors, check_deaths, hold_floors
 
 FLOORS = Floors(
-    short=(6414,),
+    short=(6410,),
     long=VOTER_SEEDS,
-    short_floors={"voters_added": 3, "voters_removed": 3, "leaders_removed": 1},
-    long_floors={"voters_added": 200, "voters_removed": 200, "leaders_removed": 50, "truncations": 20},
+    short_floors={
+        "voters_added": 2,
+        "voters_removed": 1,
+        "leaders_removed": 1,
+        "disks_wiped": 1,
+        "wiped_voters_back": 1,
+        "snapshots_loaded": 2,
+    },
+    long_floors={
+        "voters_added": 200,
+        "voters_removed": 200,
+        "leaders_removed": 50,
+        "truncations": 20,
+        "disks_wiped": 18,
+        "wiped_voters_removed": 8,
+        "wiped_voters_back": 9,
+        "snapshots_written": 600,
+        "snapshots_loaded": 80,
+    },
 )
 
 

@@ -7,6 +7,7 @@
     metadata-quorum --bootstrap-server HOST:PORT --command-config FILE add-controller [--dry-run]
     metadata-quorum --bootstrap-server HOST:PORT remove-controller --controller-id ID
                                                  --controller-directory-id DIRECTORY_ID [--dry-run]
+                                                 [--unregister]
 
 ``--status`` is a summary: the leader and its epoch, the high watermark, and how far the last voter is behind.
 ``--replication`` has a row for each replica of the metadata log. A follower's *lag* is in records. The leader notes
@@ -14,8 +15,9 @@ when each replica fetched last, and when it last had everything.
 
 ``add-controller`` makes a controller that follows as an observer a voter. FILE is the properties file of that
 controller, and its metadata directory must be on this machine: the directory's id is there. ``remove-controller`` takes
-a voter out of the quorum; then stop its node, or it goes on following. A controller whose disk was replaced has another
-directory id: remove the voter with the old one, then add it.
+a voter out of the quorum; then stop its node, or it goes on following. With ``--unregister`` the cluster also forgets
+that the controller was there, so that it keeps no feature down any more. A controller whose disk was replaced has
+another directory id: remove the voter with the old one, then add it.
 
 ``--bootstrap-controller`` in the place of ``--bootstrap-server`` asks the controllers themselves: a quorum can be
 looked at while no broker runs.
@@ -54,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove.add_argument(
         "-d", "--controller-directory-id", required=True, help="the id of its metadata directory, as describe shows it"
     )
+    remove.add_argument("--unregister", action="store_true", help="then also forget the controller")
     for verb in (add, remove):
         verb.add_argument("--dry-run", action="store_true", help="only say what would be done")
 
@@ -129,6 +132,11 @@ def _remove(options: argparse.Namespace) -> int:
             admin.remove_raft_voter(node, directory_id)
     verb = "DRY RUN of removing" if options.dry_run else "Removed"
     say(f"{verb} KRaft controller {node} with directory id {directory_id}")
+    if options.unregister:
+        if not options.dry_run:
+            with Admin(**client_settings(options)) as admin, answers(admin):
+                admin.unregister_controller(node)
+        say(f"{'DRY RUN of unregistering' if options.dry_run else 'Unregistered'} KRaft controller {node}")
     return 0
 
 

@@ -82,6 +82,12 @@ class ControlRecords:
             self.history = VoterSetHistory(snapshot.voters, last_offset)
         self._versions = KRaftVersionHistory(snapshot.kraft_version, last_offset)
 
+    def begin_again(self) -> None:
+        """The log is empty, and begins after a snapshot. What was read of it before holds no more: not what was never
+        committed, however far it reached."""
+        self._reader.truncate_to(-1)
+        self.update()
+
     def truncate_to(self, end_offset: int) -> None:
         self.history.truncate_to(end_offset)
         self._versions.truncate_to(end_offset)

@@ -1,6 +1,7 @@
-"""Bugs in voters that come and go: when a change may begin, and from when on it counts.
+"""Bugs in voters that come and go: when a change may begin, from when on it counts, and what a voter is.
 
-Two voter sets that differ by one voter have no two majorities without a common voter. These change more than that.
+Two voter sets that differ by one voter have no two majorities without a common voter. Some of these change more than
+that. Others take a node for the voter that it was before its disk was lost, or do not find the voters in a snapshot.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Node, ReplicaKey
 from pykraft.raft import voter_changes
 from pykraft.raft.client import RaftClient
-from pykraft.raft.leader_state import LeaderState, Outcome
+from pykraft.raft.leader_state import LeaderState, Outcome, ReplicaProgress
+from pykraft.raft.log.history import Snapshot
+from pykraft.raft.log.snapshot import BOOTSTRAP_SNAPSHOT
 from pykraft.raft.log.state_machine import ControlRecords
-from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet
+from pykraft.raft.log.voters import STATIC_VOTERS, VoterSet, VoterSetHistory
 from pykraft.raft.quorum_state import Nominee, QuorumState
 from pykraft.raft.replica import RaftReplica
+from pykraft.raft.service import RaftService
 from pykraft.sim.bugs.planting import bug, put
 
 _FIRST_CONTROLLER = 101
@@ -138,3 +142,60 @@ def a_new_voter_whose_records_are_not_on_its_disk() -> None:
             self.trace("metadata_append", end=self.log.end_offset, epoch=self.log.last_epoch)
 
     put(RaftReplica, "append_fetched", append_fetched)
+
+
+@bug
+def a_vote_that_another_disk_gives() -> None:
+    """A node that is asked for its vote does not see whether its disk is the one that is meant."""
+    put(RaftService, "_is_meant", lambda self, voter_id, directory_id: voter_id in (-1, self._replica.local.id))
+
+
+@bug
+def a_fetch_that_counts_for_the_disk_before() -> None:
+    """A leader takes a fetch for a voter's by its node id alone, so an empty disk takes the place of the one before."""
+
+    def progress(self: LeaderState, key: ReplicaKey, now: int) -> ReplicaProgress:
+        voter = self.voters.get(key.id)
+        return voter if voter is not None else self.observers.setdefault(key, ReplicaProgress(key))
+
+    put(LeaderState, "_progress", progress)
+
+
+@bug
+def a_voter_on_any_disk() -> None:
+    """A node takes itself for a voter by its id alone, and stands with an empty disk."""
+
+    def is_voter(self: VoterSet, key: ReplicaKey) -> bool:
+        return key.id in self.voters
+
+    put(VoterSet, "is_voter", is_voter)
+
+
+@bug
+def a_snapshot_whose_voters_are_not_read() -> None:
+    """A node that begins with a snapshot goes by the voters that it knew before."""
+
+    def begin_with(self: ControlRecords, snapshot: Snapshot) -> None:
+        known = self.history.latest
+        begin(self, snapshot)
+        if snapshot.id != BOOTSTRAP_SNAPSHOT:
+            self.history = VoterSetHistory(known, self.history.latest_offset)
+
+    begin = ControlRecords._begin_with
+    put(ControlRecords, "_begin_with", begin_with)
+
+
+@bug
+def uncommitted_voters_that_outlast_a_copied_snapshot() -> None:
+    """A replica copies a snapshot, and reads on where it was: its log had reached further than what was committed."""
+    put(ControlRecords, "begin_again", ControlRecords.update)
+
+
+@bug
+def a_snapshot_with_the_voters_of_its_last_moment() -> None:
+    """A snapshot gets the voters that hold when it is written, not those at its offset."""
+    put(
+        ControlRecords,
+        "voters_in_log",
+        lambda self, end_offset: None if self.kraft_version == STATIC_VOTERS else self.history.latest,
+    )

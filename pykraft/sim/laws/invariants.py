@@ -36,7 +36,7 @@ from hashlib import blake2b
 from typing import Any
 
 from pykraft.broker.replication.partition import Partition
-from pykraft.common.types import TopicIdPartition, TopicPartition
+from pykraft.common.types import ReplicaKey, TopicIdPartition, TopicPartition, Uuid
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.records.batch import NO_SEQUENCE, RecordBatch, batches
 from pykraft.records.record import Record
@@ -209,14 +209,18 @@ class Election:
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
-        self._votes: dict[tuple[int, int], int] = {}
+        self._votes: dict[tuple[int, int, Uuid], int] = {}
         """By epoch and voter: the candidate."""
 
-    def observe_votes(self, epoch: int, candidate: int, voters: Iterable[int]) -> None:
-        """The candidate has been given these votes."""
-        for voter in sorted(voters):
-            known = self._votes.setdefault((epoch, voter), candidate)
-            require(known == candidate, f"node {voter} has voted for {known} and for {candidate} in epoch {epoch}")
+    def observe_votes(self, epoch: int, candidate: int, voters: Iterable[int | ReplicaKey]) -> None:
+        """The candidate has been given these votes. A voter is a node, or one disk of a node."""
+        for key in sorted(each if isinstance(each, ReplicaKey) else ReplicaKey(each) for each in voters):
+            known = self._votes.setdefault((epoch, *key), candidate)
+            require(known == candidate, f"node {key.id} has voted for {known} and for {candidate} in epoch {epoch}")
+
+    def forget(self, node_id: int) -> int:
+        """A node begins again, with an empty disk; returns the last epoch that it knew."""
+        return self._epochs.pop(node_id, 0)
 
     def observe(self, node_id: int, epoch: int, leads: bool) -> None:
         known = self._epochs.get(node_id, 0)

@@ -25,8 +25,9 @@ LAWS = {
     "One Vote": "a voter votes once in an epoch, also if its process ends in between",
     "Majority": "what the metadata quorum takes for committed is on the disks of a majority of the voters",
     "Monotonic High Watermark": "the high watermark never goes back",
-    "Voters of the Log": "a node goes by the last voter set in its own log, committed or not",
-    "Elected by Voters": "a node leads only as a voter, with the votes of a majority of the voters",
+    "Voters of the Log": "a node goes by the last voter set in its own log, committed or not, and a snapshot has the "
+    "one that holds at its offset",
+    "Elected by Voters": "a node leads only as a voter, with the votes of a majority of the voters, each on its disk",
     "One Voter at a Time": "the voters change by one at a time, after the last change and a record of the leader's own "
     "epoch are committed",
     # --- of partitions
@@ -103,7 +104,7 @@ SITES = {
     "check_elr": "Eligible Leader Replicas",
     "Watcher._look_at_quorum": "Monotonic High Watermark",
     "Watcher._look_at_partition": "Monotonic High Watermark",
-    "Watcher._check_majority": "Majority",
+    "MajorityLaw.check": "Majority",
     "Watcher.on_trace": "A Coordinator Follows from Its Log",
     "check_record_versions": "Record Versions",
     "SnapshotLaws.check": "Snapshots",
@@ -143,6 +144,7 @@ SITES = {
     "MovingLogLaws.check_producers": "Producers Follow from the Log",
     "VoterLaws.check": "Voters of the Log",
     "VoterLaws.check_elected": "Elected by Voters",
+    "VoterLaws.check_snapshot": "Voters of the Log",
     "VoterLaws._check_one_at_a_time": "One Voter at a Time",
     "ClassicGroupLaws.on_group_record": _GROUP,
     "ClassicGroupLaws.own": "Members Own What Is Committed",

@@ -53,6 +53,11 @@ class Progress:
     voters_removed: int = 0
     leaders_removed: int = 0
     """Leaders that have removed themselves from the voters."""
+    disks_wiped: int = 0
+    """Of controllers."""
+    wiped_voters_removed: int = 0
+    wiped_voters_back: int = 0
+    """Those that were added again, on another disk."""
     partition_starts_moved: int = 0
     """Log starts of replicas of partitions that rose."""
     logs_begun_again: int = 0

@@ -18,7 +18,7 @@ from pykraft.broker.node import Node
 from pykraft.broker.replication.partition import Partition
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, TopicIdPartition, TopicPartition, Uuid
+from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, ReplicaKey, TopicIdPartition, TopicPartition, Uuid
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup, ConsumerGroupState
 from pykraft.coordinator.group.shard import GroupShard
@@ -43,6 +43,7 @@ from pykraft.sim.laws.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.laws.majority_law import MajorityLaw, durable_end
 from pykraft.sim.laws.moving_log import MovingReplicaLog
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
 from pykraft.sim.laws.progress import Progress
@@ -143,6 +144,7 @@ class Watcher:
         self._seen: dict[int, _Seen] = {}
         self.progress = Progress()
         self.metadata = CommittedLog(METADATA_TOPIC)
+        self.majority = MajorityLaw(nodes, self._seen, self.metadata)
         self.snapshots = SnapshotLaws(self.metadata)
         self.reassignments: ReassignmentLaws | None = None
         """None where no partition is moved."""
@@ -233,10 +235,10 @@ class Watcher:
                 self.progress.truncations += fields["end"] < fields["before"]
             case "metadata_snapshot_written":
                 self.progress.snapshots_written += 1
-                self.snapshots.check(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+                self._check_snapshot(machine, OffsetAndEpoch(fields["offset"], fields["epoch"]))
             case "metadata_snapshot_loaded":
                 self.progress.snapshots_loaded += 1
-                self.snapshots.check_copied(machine.node, OffsetAndEpoch(fields["offset"], fields["epoch"]))
+                self._check_snapshot(machine, OffsetAndEpoch(fields["offset"], fields["epoch"]), is_copied=True)
             case "metadata_log_start":
                 self.progress.log_starts_moved += 1
             case "truncate_fully":
@@ -264,6 +266,13 @@ class Watcher:
             case "leadership":
                 if fields["leader"] == event.node:
                     self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
+
+    def _check_snapshot(self, machine: SimulatedNode, snapshot: OffsetAndEpoch, is_copied: bool = False) -> None:
+        """A node has written this one, or copied it."""
+        assert machine.node is not None
+        (self.snapshots.check_copied if is_copied else self.snapshots.check)(machine.node, snapshot)
+        if self.voters is not None:
+            self.voters.check_snapshot(machine.node, snapshot, self.metadata)
 
     def _on_truncation(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition) -> None:
         """Look at once, before anything is appended again."""
@@ -370,16 +379,27 @@ class Watcher:
         self.look(machine)
         self._is_ending = False
         if machine.node is not None:
-            self._known(machine).durable_end = _durable_end(machine, machine.node)
+            self._known(machine).durable_end = durable_end(machine)
             self.coordinators.look_for_the_last_time(machine.node_id)
             self.transaction_coordinators.look_for_the_last_time(machine.node_id)
+
+    def forget_disk(self, machine: SimulatedNode, key: ReplicaKey) -> None:
+        """This controller's disk is gone, and another one in its place: the node need not have again what it had."""
+        seen = self._seen.pop(machine.node_id, None)
+        epoch = self._election.forget(machine.node_id)
+        if self.voters is not None:
+            self.voters.forget_disk(key, epoch)
+            self.progress.disks_wiped += 1
+        if seen is not None:
+            self.majority.lost[key] = seen
 
     def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:
         raft = node.raft.replica
         if raft.quorum.role is not seen.role:
             seen.role = raft.quorum.role
             if isinstance(seen.role, Candidate | Leader):
-                self._election.observe_votes(seen.role.epoch, machine.node_id, seen.role.granted)
+                granted = seen.role.granted if self.voters is None else self.voters.disks_of(node, seen.role.granted)
+                self._election.observe_votes(seen.role.epoch, machine.node_id, granted)
         self._follow_metadata(node, seen)
         if self.voters is not None and not self._is_ending:
             self.voters.check(node, seen.metadata)
@@ -388,32 +408,11 @@ class Watcher:
             require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
             seen.metadata.high_watermark = high_watermark
             if decided := self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
-                self._check_majority(node)
+                self.majority.check(node)
                 if self.voters is not None:
                     self.voters.note_committed(node, seen.metadata)
                 if self.reassignments is not None:
                     self.reassignments.commit(decided)
-
-    def _check_majority(self, node: Node) -> None:
-        """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
-        history, high_watermark = node.raft.replica.control_records.history, self.metadata.end
-        sets = [history.latest.ids]
-        if history.latest_offset >= high_watermark:  # perhaps appended after this was committed, in the same step
-            sets.append(history.before(history.latest_offset).ids)
-        holders = [voter for voter in sorted({*sets[0], *sets[-1]}) if self._holds_committed(self._nodes[voter])]
-        voters = sets[0]
-        require(
-            any(2 * len([voter for voter in each if voter in holders]) > len(each) for each in sets),
-            f"node {node.config.node_id} takes the metadata log up to {self.metadata.end} for committed; of "
-            f"{len(voters)} voters {holders} have it on their disks",
-        )
-
-    def _holds_committed(self, machine: SimulatedNode) -> bool:
-        seen = self._seen.get(machine.node_id)
-        if seen is None or self.metadata.shared(seen.metadata) < len(self.metadata.ends):
-            return False
-        end = seen.durable_end if machine.node is None else _durable_end(machine, machine.node)
-        return end >= self.metadata.end
 
     def _look_at_partition(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> None:
         key = partition.key
@@ -571,17 +570,6 @@ class Watcher:
             return kept < len(committed.ends)
 
         return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
-
-
-def _durable_end(machine: SimulatedNode, node: Node) -> int:
-    """Up to which offset the metadata log would outlast a loss of power for sure."""
-    log = node.raft.replica.log.unified
-    for segment in log.segments:
-        durable = machine.filesystem.durable_size(segment.records.path)
-        if durable < segment.size:
-            whole = [at.header.next_offset for at in segment.records.headers() if at.end <= durable]
-            return whole[-1] if whole else segment.base_offset
-    return log.log_end_offset
 
 
 def _held(node: Node, topic_partition: TopicPartition) -> Partition | None:

@@ -298,6 +298,7 @@ def _with_voters(knobs: Knobs, voters: VoterKnobs | None) -> Knobs:
             **knobs.properties,
             "replica.fetch.max.bytes": 1 << 20,
             "replica.fetch.response.max.bytes": 10 << 20,
+            **voters.properties,
         },
         producers=knobs.producers[:1],
         consumers=knobs.consumers[:1],

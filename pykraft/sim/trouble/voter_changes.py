@@ -7,11 +7,15 @@ histories the spare controllers join by themselves.
 Two voters stay. A leader of two that removes itself, and ends before the other one has that record, leaves a quorum
 that elects no more: the other one needs its vote, and does not get it, for its log is shorter; and the old leader does
 not stand, for it is no voter any more. So it is in Kafka.
+
+In some of these histories controllers lose their disks, and come again on an empty one: `wiped_disks`. And in some all
+nodes write snapshots all the time: then a node that is added has the voters from a snapshot, not from their records.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 VOTER_SEEDS, VOTER_PERIOD = range(6400, 6500), 12_800
 """Of each 12,800 seeds these have voters that come and go, and neither groups nor a bank."""
@@ -28,6 +32,10 @@ def trouble_of_voters(faults: Mapping[str, float]) -> dict[str, float]:
     return {kind: _ELSE for kind in faults if kind != "crash_coordinator"} | _OF_CONTROLLERS
 
 
+_WITHOUT_DISKS = (1, 4)
+"""Of five seeds in a row these keep all disks, and write no snapshots: so there is more time for changes."""
+_SNAPSHOTS = 0.5
+"""How many of the others write snapshots all the time."""
 ADD, REMOVE = "add", "remove"
 
 
@@ -53,6 +61,12 @@ class VoterKnobs:
     """Where they are not drawn by lot: when what is changed, `ADD` a spare controller or `REMOVE` the leader."""
     patience_ms: int = 300
     """For how long an administrator waits for an answer."""
+    wipe_every_ms: int = 0
+    """How often a controller loses its disk, if the quorum can do without it; 0 for never."""
+    wipes: int = 0
+    """So many lose theirs."""
+    properties: Mapping[str, int] = field(default_factory=dict)
+    """Of each node."""
 
 
 def draw_voters(seed: int) -> VoterKnobs | None:
@@ -69,4 +83,23 @@ def draw_voters(seed: int) -> VoterKnobs | None:
         of_leader=random.choice((0.1, 0.3, 0.7)),
         joins=random.random() < 0.3,
         fault_every_ms=random.choice((150, 300, 600)),
+        **({} if seed % 5 in _WITHOUT_DISKS else _of_disks(Random(f"wiped disks {seed}"))),
     )
+
+
+def _of_disks(random: Random) -> dict[str, Any]:
+    """How often disks are lost, and snapshots written."""
+    return {
+        "wipe_every_ms": random.choice((0, 200, 500)),
+        "wipes": random.choice((1, 2, 3)),
+        "properties": _snapshots(random) if random.random() < _SNAPSHOTS else {},
+    }
+
+
+def _snapshots(random: Random) -> dict[str, int]:
+    """A snapshot goes when the next one is written, so a replica must be able to copy it before that."""
+    return {
+        "metadata.log.max.record.bytes.between.snapshots": random.choice((300, 1_000, 4_000)),
+        "metadata.max.retention.bytes": random.choice((0, 2_000)),
+        "internal.metadata.max.fetch.size.in.bytes": random.choice((500, 8 << 20)),
+    }

@@ -183,7 +183,7 @@ def find(kind: int, *keys: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
 
 
-ADD_VOTER = AddRaftVoterRequest(timeout_ms=1, voter_id=9, voter_directory_id=Uuid(bytes(16)), listeners=[])
+ADD_VOTER = AddRaftVoterRequest(timeout_ms=10_000, voter_id=9, voter_directory_id=Uuid(bytes(16)), listeners=[])
 REMOVE_VOTER = RemoveRaftVoterRequest(voter_id=9, voter_directory_id=Uuid(bytes(16)))
 UPDATE_VOTER = UpdateRaftVoterRequest(
     voter_id=1,

@@ -53,6 +53,11 @@ def test_a_dry_run_says_which_controller_it_would_remove(capsys: pytest.CaptureF
     assert capsys.readouterr().out == f"DRY RUN of removing KRaft controller 7 with directory id {DIRECTORY_ID}\n"
 
 
+def test_a_dry_run_says_which_controller_it_would_unregister_then(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("remove-controller", "-i", "7", "-d", DIRECTORY_ID, "--unregister", "--dry-run") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["DRY RUN of unregistering KRaft controller 7"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pykraft.broker.settings.stored_settings import stored_settings
+from pykraft.common.core import finish
 from pykraft.common.types import LeaderAndEpoch, OffsetAndEpoch
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
 from pykraft.metadata.loader import MetadataLoader
@@ -257,6 +258,21 @@ def test_voters_of_a_snapshot_replace_those_that_the_log_had() -> None:
     log.unified.truncate_fully(9)
     assert control.update()
     assert (control.voters, control.history.latest_offset) == (voter_set([2, 3]), 8)
+
+
+@pytest.mark.parametrize("offset", [5, 6, 7, 8, 9])
+def test_voters_of_a_copied_snapshot_replace_those_that_were_not_committed(offset: int) -> None:
+    log = voters_batch(0, 1, 2) + idle(1, 5) + voters_batch(6, 1, 2, 3) + idle(7, 1)
+    raft = replica(1, voters=[1, 2], filesystem=disk_with(0, log, {}))
+    raft.start(1000)
+    assert raft.replica.control_records.voters == voter_set([1, 2, 3])
+    assert raft.replica.begin_snapshot_fetch(OffsetAndEpoch(offset, EPOCH))
+    data = snapshot_bytes(voter_set([2, 4]))
+    assert finish(raft.replica.append_to_snapshot(memoryview(data), len(data)))
+    control = raft.replica.control_records
+    assert (control.voters, control.history.latest_offset) == (voter_set([2, 4]), offset - 1)
+    raft.replica.append_fetched(memoryview(idle(offset, 1) + voters_batch(offset + 1, 4)))
+    assert (control.voters, control.history.latest_offset) == (voter_set([4]), offset + 1)
 
 
 def test_a_leader_whose_voters_are_in_a_snapshot_does_not_write_them_again() -> None:
