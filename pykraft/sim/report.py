@@ -58,6 +58,9 @@ WORDS = {
     "keys_written": ("record with a key acknowledged", "records with keys acknowledged"),
     "keys_read": ("record with a key read", "records with keys read"),
     "producers_forgotten": ("producer forgotten", "producers forgotten"),
+    "settings_changed": ("change of settings acknowledged", "changes of settings acknowledged"),
+    "levels_changed": ("change of a feature's level acknowledged", "changes of features' levels acknowledged"),
+    "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

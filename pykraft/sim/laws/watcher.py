@@ -9,7 +9,7 @@ run in which nothing happens proves nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pykraft.broker.broker import Broker
@@ -44,6 +44,7 @@ from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
+from pykraft.sim.laws.setting_laws import SettingLaws
 from pykraft.sim.laws.snapshot_laws import SnapshotLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -81,6 +82,10 @@ class Watcher:
         """None where no voter comes or goes."""
         self.moving: MovingLogLaws | None = None
         """None where no log is shortened or compacted."""
+        self.settings: SettingLaws | None = None
+        """None where no settings change."""
+        self.more_looks: list[Callable[[SimulatedNode], None]] = []
+        """Laws that look at each node on which something has happened."""
         self._is_ending = False
         """The node that is looked at has ended in the middle of a step, perhaps."""
         self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
@@ -137,6 +142,11 @@ class Watcher:
         """The newest image that a node has published."""
         return self._newest_image
 
+    def watch_settings(self) -> None:
+        """From now on settings may change."""
+        self.settings = SettingLaws(self._nodes, self._election.leaders)
+        self.more_looks.append(self.settings.look)
+
     def watch_reassignments(self) -> None:
         """From now on partitions may be moved."""
         self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
@@ -186,7 +196,7 @@ class Watcher:
                 self.elections.note(event.node, machine.node.loader.image)
                 partition = _held(machine.node, _parse(fields["partition"]))
                 if partition is not None and not self.history_of(partition.key).is_lost:
-                    check_isr(event.node, fields, self._ends(partition.key))
+                    check_isr(event.node, fields, self.ends_of(partition.key))
             case "coordinator":
                 is_unreplayable = str(fields["state"]).startswith("failed: the record")
                 require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
@@ -259,6 +269,9 @@ class Watcher:
                 self._group_shards.look(machine, node.broker.groups.runtime.active_partitions())
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+        if not self._is_ending:
+            for look in self.more_looks:
+                look(machine)
 
     def _note_deleted(self, image: MetadataImage) -> None:
         """A newer image: what is in it no more was deleted."""
@@ -324,6 +337,8 @@ class Watcher:
                     self.voters.note_committed(node, seen.metadata)
                 if self.reassignments is not None:
                     self.reassignments.commit(decided)
+                if self.settings is not None:
+                    self.settings.commit(decided)
 
     def _check_majority(self, node: Node) -> None:
         """What a node has just been the first to know as committed is on the disks of a majority of the voters."""
@@ -365,7 +380,7 @@ class Watcher:
         if isinstance(replica, MovingReplicaLog) and self.moving is not None:
             self.moving.look(machine, partition, history, replica)
         if partition.is_leader and not history.is_lost:
-            check_high_watermark(machine.node_id, partition, self._decided(key), self._ends(key))
+            check_high_watermark(machine.node_id, partition, self._decided(key), self.ends_of(key))
             if key.topic == GROUP_TOPIC and self.groups:
                 self._look_at_readers(machine, key.partition, high_watermark)
 
@@ -471,7 +486,7 @@ class Watcher:
                 return None
         return seen.partitions.get(key)
 
-    def _ends(self, key: TopicIdPartition) -> dict[int, int]:
+    def ends_of(self, key: TopicIdPartition) -> dict[int, int]:
         """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened
         its logs yet, has what it had."""
         ends = {}
@@ -489,7 +504,7 @@ class Watcher:
 
     def _lacking(self, key: TopicIdPartition, replicas: Sequence[int]) -> list[int]:
         """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
-        history, ends = self.history_of(key), self._ends(key)
+        history, ends = self.history_of(key), self.ends_of(key)
         committed = history.log
         if history.is_lost:
             return []

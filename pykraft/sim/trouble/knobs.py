@@ -39,6 +39,7 @@ from pykraft.sim.trouble.recreations import (
     recreation_properties,
 )
 from pykraft.sim.trouble.security import SecurityKnobs, draw_security
+from pykraft.sim.trouble.settings import SettingKnobs, draw_settings, setting_changes
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
 
 LINGER = "group.coordinator.append.linger.ms"
@@ -156,6 +157,7 @@ class Knobs:
     """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
     security: SecurityKnobs | None = None
     moving: MovingLogKnobs | None = None
+    settings: SettingKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -168,6 +170,8 @@ def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
     knobs = _with_limits(_with_voters(_draw(seed), draw_voters(seed)), draw_limits(seed))
     knobs = _with_moving_logs(seed, knobs, draw_moving_logs(seed))
+    if (settings := draw_settings(seed, knobs.elections is not None)) is not None:
+        knobs = replace(knobs, **setting_changes(seed, knobs, settings))
     knobs = replace(knobs, security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
