@@ -135,7 +135,7 @@ class AnswerLaws:
             return
         images, response = [*asked.images, machine.node.loader.image], answer.response
         if isinstance(response, ConsumerGroupHeartbeatResponse):
-            if not response.error_code:
+            if not response.error_code and response.member_epoch >= 0:  # else the member has left
                 self._check_heartbeat(machine, response, images)
         elif isinstance(response, ProduceResponse):
             self._check_append(machine, response, asked, images)

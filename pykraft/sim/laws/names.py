@@ -68,9 +68,9 @@ LAWS = {
     "The Bank's Total": "transfers move money, and neither make nor lose any",
     "Markers": "a transaction is written and ended in one epoch of its producer",
     # --- of settings and levels
-    "Settings in Force": "a node goes by what the metadata say of a setting, from the moment it knows, and by nothing else",
-    "Enough Replicas": "an append is acknowledged once as many logs have it as are demanded, and refused only for too few",
-    "Unclean Elections Are Allowed": "a replica that may lack records leads only where a setting allows it at that moment",
+    "Settings in Force": "a node goes by what the metadata say of a setting, from the moment that it knows",
+    "Enough Replicas": "an append is acknowledged when as many logs as demanded have it, and refused for too few",
+    "Unclean Elections Are Allowed": "a replica that may lack records leads only where a setting allows it then",
     "Levels Are Supported": "no feature has a level that a registered broker does not support",
     # --- of limits and rights
     "Quotas": "no client gets more bytes than its quota, and none is throttled for what another one used",

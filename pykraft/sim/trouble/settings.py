@@ -24,6 +24,10 @@ SETTING_SEEDS, SETTING_PERIOD = range(6750, 6850), 12_800
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
 _HAS_GROUP = 0.7
 _HAS_OLD_BROKER = 0.4
+_ROUGH = 0.6
+"""Of how many of the histories with elections brokers fall one after the other, and stay away for seconds."""
+_LEADERS_FALL = {"crash": 1.0, "crash_leader": 2.0, "stop": 0.5}
+_MIXED = {"crash": 0.5, "crash_leader": 1.0, "stop": 0.5, "crash_controller": 0.5, "stall": 0.3}
 OLD_LEVELS: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION: (7, 29),
     KRAFT_VERSION: (0, 1),
@@ -112,6 +116,7 @@ def setting_changes(seed: int, knobs: _Drawn, settings: SettingKnobs) -> dict[st
     groups = (draw_group(random, brokers, CONSUMER),) if settings.group_id else ()
     loses_power = settings.replicas > 1 and ELR_VERSION not in settings.features
     elections = knobs.elections
+    is_rough = elections is not None and random.random() < _ROUGH
     faults = {
         kind: weight
         for kind, weight in knobs.faults.items()
@@ -127,9 +132,9 @@ def setting_changes(seed: int, knobs: _Drawn, settings: SettingKnobs) -> dict[st
             "replica.fetch.max.bytes": 1 << 20,
             "replica.fetch.response.max.bytes": 10 << 20,
         },
-        "faults": {"crash": 0.5, "crash_leader": 1.0, "stop": 0.5, "crash_controller": 0.5, "stall": 0.3} | faults,
-        "fault_every_ms": random.choice((150, 300, 600)),
-        "restart_ms": random.choice(((0, 100), (50, 1500), (500, 2500))),
+        "faults": _LEADERS_FALL if is_rough else _MIXED | faults,
+        "fault_every_ms": random.choice((150, 300)) if is_rough else random.choice((150, 300, 600)),
+        "restart_ms": (500, 4_000) if is_rough else random.choice(((0, 100), (50, 1500), (500, 2500))),
         "records_per_s": 30,
         "storm_from_ms": 1_000,
         "storm_until_ms": 7_000,

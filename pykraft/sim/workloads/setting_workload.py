@@ -4,7 +4,10 @@ It remembers what it was promised. At the end each setting has the value whose c
 a request wanted whose outcome is unknown: it was given up, or tried again, and may have arrived later. So have the
 levels of features. A refused request has changed nothing.
 
-Once the storm is over the topic gets settings with which it can recover. What else must hold is in `laws.setting_laws`.
+Once the storm is over the topic gets settings with which it can recover. Where eligible leader replicas are kept, a
+change of ``min.insync.replicas`` voids them, in Kafka too, and a partition whose ISR is empty at that moment gets no
+leader any more without an unclean election: then the administrator allows one. What else must hold is in
+`laws.setting_laws`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +44,7 @@ from pykraft.sim.laws.setting_laws import (
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.settings import OLD_LEVELS, SettingKnobs
 from pykraft.sim.workloads.settling import end_for_readers
-from pykraft.sim.workloads.workload import Reader, TopicMaker, Writer, admin_core
+from pykraft.sim.workloads.workload import TOPIC, Reader, TopicMaker, Writer, admin_core
 from pykraft.sim.world.hosts import SimulatedNode
 
 _PATIENCE_MS = 2_000
@@ -53,7 +56,9 @@ _RECORDS_PER_S = 50
 _WEEK_MS = 7 * 24 * 3_600_000
 _MIN_ISR, _BOOLEANS, _RETENTION = ("1", "2", "3"), ("true", "false"), (str(_WEEK_MS), "-1")
 _CALM = {MIN_ISR: "1", UNCLEAN: "false"}
-"""With these settings the topic recovers."""
+"""With these settings the topic recovers, unless it has lost its eligible replicas."""
+_HOPE_MS = 3_000
+"""So long it has for that before an unclean election is allowed."""
 _TOPIC, _BROKER, _GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 _SESSIONS_MS, _HEARTBEATS_MS = (300, 600, 1_500), (40, 100, 200)
 _LEVELS = {
@@ -119,6 +124,7 @@ class SettingAdministrator:
         self.promises = Promises()
         self._is_waiting = False
         self.is_active, self.is_done = True, False
+        self._calm_since = 0
 
     def poll(self, now: int) -> Poll:
         if not self.is_done and not self._is_waiting and now >= self._act_at:
@@ -132,7 +138,7 @@ class SettingAdministrator:
         if image is None or CHANGING not in image.topic_ids:
             return
         if not self.is_active:
-            self._alter({ConfigResource(_TOPIC, CHANGING): dict(_CALM)}, now, self._end)
+            self._calm(image, now)
             return
         kinds = sorted(self._knobs.kinds)
         kind = self._random.choices(kinds, [self._knobs.kinds[kind] for kind in kinds])[0]
@@ -141,8 +147,18 @@ class SettingAdministrator:
         else:
             self._alter(dict(self._change(kind, image)), now, lambda: None)
 
-    def _end(self) -> None:
-        self.is_done = True
+    def _calm(self, image: MetadataImage, now: int) -> None:
+        if not self._calm_since:
+
+            def on_done() -> None:
+                self._calm_since = self._time_ms()
+
+            self._alter({ConfigResource(_TOPIC, CHANGING): dict(_CALM)}, now, on_done)
+            return
+        without = [name for name in (CHANGING, TOPIC) if _lacks_leader(image, name)]
+        self.is_done = not without
+        if without and self._time_ms() > self._calm_since + _HOPE_MS:
+            self._alter({ConfigResource(_TOPIC, name): {UNCLEAN: "true"} for name in without}, now, lambda: None)
 
     # --- settings -----------------------------------------------------------------------------------------------------
 
@@ -169,10 +185,9 @@ class SettingAdministrator:
         """Where eligible leader replicas are kept, ``min.insync.replicas`` of one broker is refused, and that of all
         brokers is not taken away."""
         random = self._random
-        choices: dict[str, Sequence[str | None]] = {
-            MIN_ISR: (*_MIN_ISR, None),
-            BROKERS_NAMES[RETENTION]: (*_RETENTION, None),
-        }
+        choices: dict[str, Sequence[str | None]] = {BROKERS_NAMES[RETENTION]: (*_RETENTION, None)}
+        if not self._knobs.group_id:  # else the topic of the group's offsets might need an unclean election
+            choices[MIN_ISR] = (*_MIN_ISR, None)
         if self._knobs.allows_default_unclean:
             choices[UNCLEAN] = (*_BOOLEANS, None)
         name = random.choice(sorted(choices))
@@ -231,6 +246,11 @@ class SettingAdministrator:
             return image.configs.get(resource, {}).get(name)
 
         self.promises.check(value_of)
+
+
+def _lacks_leader(image: MetadataImage, topic: str) -> bool:
+    found = image.topic_named(topic)
+    return found is not None and any(partition.leader < 0 for partition in found.partitions.values())
 
 
 class SettingWorkload:
