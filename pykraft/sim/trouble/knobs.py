@@ -40,6 +40,7 @@ from pykraft.sim.trouble.recreations import (
 )
 from pykraft.sim.trouble.security import SecurityKnobs, draw_security
 from pykraft.sim.trouble.settings import SettingKnobs, draw_settings, setting_changes
+from pykraft.sim.trouble.swarms import SWARM_SEEDS, draw_swarm
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
 
 LINGER = "group.coordinator.append.linger.ms"
@@ -158,6 +159,8 @@ class Knobs:
     security: SecurityKnobs | None = None
     moving: MovingLogKnobs | None = None
     settings: SettingKnobs | None = None
+    swarm: tuple[str, ...] = ()
+    """Of a swarm: the danger that it aims at, or its workload and its kinds of trouble."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -168,6 +171,14 @@ class Knobs:
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
+    if seed in SWARM_SEEDS:
+        swarm: Knobs = draw_swarm(seed, _draw_whole)
+        return swarm
+    return _draw_whole(seed)
+
+
+def _draw_whole(seed: int) -> Knobs:
+    """Those of a seed that is no swarm."""
     knobs = _with_limits(_with_voters(_draw(seed), draw_voters(seed)), draw_limits(seed))
     knobs = _with_moving_logs(seed, knobs, draw_moving_logs(seed))
     if (settings := draw_settings(seed, knobs.elections is not None)) is not None:

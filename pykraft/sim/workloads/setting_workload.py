@@ -54,7 +54,9 @@ _AGAIN_MS = 100
 _PAUSE_MS = 20
 _RECORDS_PER_S = 50
 _WEEK_MS = 7 * 24 * 3_600_000
-_MIN_ISR, _BOOLEANS, _RETENTION = ("1", "2", "3"), ("true", "false"), (str(_WEEK_MS), "-1")
+_MIN_ISR, _RETENTION = ("1", "2", "3"), (str(_WEEK_MS), "-1")
+_ALLOWED = ("true", "false", "false", None, None, None)
+"""Of unclean elections. After one, no law says any more what the partition has."""
 _CALM = {MIN_ISR: "1", UNCLEAN: "false"}
 """With these settings the topic recovers, unless it has lost its eligible replicas."""
 _HOPE_MS = 3_000
@@ -173,7 +175,7 @@ class SettingAdministrator:
         elif kind == "topic":
             choices: dict[str, Sequence[str | None]] = {
                 MIN_ISR: (*_MIN_ISR, *_MIN_ISR, None),
-                UNCLEAN: (*_BOOLEANS, None),
+                UNCLEAN: _ALLOWED,
                 RETENTION: (*_RETENTION, None),
             }
             names = random.sample(sorted(choices), random.randint(1, 2))
@@ -189,7 +191,7 @@ class SettingAdministrator:
         if not self._knobs.group_id:  # else the topic of the group's offsets might need an unclean election
             choices[MIN_ISR] = (*_MIN_ISR, None)
         if self._knobs.allows_default_unclean:
-            choices[UNCLEAN] = (*_BOOLEANS, None)
+            choices[UNCLEAN] = _ALLOWED
         name = random.choice(sorted(choices))
         broker = str(random.randint(1, self._brokers)) if is_of_one else ""
         return ConfigResource(_BROKER, broker), {name: random.choice(choices[name])}
