@@ -61,6 +61,7 @@ WORDS = {
     "settings_changed": ("change of settings acknowledged", "changes of settings acknowledged"),
     "levels_changed": ("change of a feature's level acknowledged", "changes of features' levels acknowledged"),
     "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
+    "minutes_slept": ("minute slept by all machines", "minutes slept by all machines"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -70,6 +70,8 @@ class Progress:
     """Of features; also to the one that there was."""
     appends_refused: int = 0
     """Because too few replicas were in sync."""
+    minutes_slept: int = 0
+    """While all machines were suspended."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

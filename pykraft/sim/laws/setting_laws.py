@@ -42,7 +42,15 @@ CHANGING = "changing"
 MIN_ISR, UNCLEAN, RETENTION = MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name, RETENTION_MS.name
 BROKERS_NAMES = {RETENTION: "log.retention.ms"}
 """Where brokers have another name for the default of a topic's setting."""
-WATCHED = (MIN_ISR, UNCLEAN, RETENTION)
+SHAPES: Mapping[str, tuple[str | None, ...]] = {
+    "compression.type": ("producer", "uncompressed", "gzip", "lz4"),
+    "message.timestamp.type": ("CreateTime", "LogAppendTime"),
+    "internal.segment.bytes": ("1000", "5000", "100000", None),
+    "index.interval.bytes": ("0", "100", "4096"),
+    "flush.messages": ("1", "10", None),
+}
+"""How a log is written: settings that change, with what they may be."""
+WATCHED = (MIN_ISR, UNCLEAN, RETENTION, *SHAPES)
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 GROUP_RESOURCE = int(ResourceType.GROUP)
 

@@ -30,6 +30,7 @@ from pykraft.sim.trouble.elections import (
     election_properties,
 )
 from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
+from pykraft.sim.trouble.long_times import LONG_TIME_SEEDS, draw_long_times
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
 from pykraft.sim.trouble.omissions import NOTHING, Omissions
 from pykraft.sim.trouble.recreations import (
@@ -174,6 +175,9 @@ def draw(seed: int) -> Knobs:
     if seed in SWARM_SEEDS:
         swarm: Knobs = draw_swarm(seed, _draw_whole)
         return swarm
+    if seed in LONG_TIME_SEEDS:
+        long_times: Knobs = draw_long_times(seed, _draw_whole)
+        return long_times
     return _draw_whole(seed)
 
 

@@ -39,6 +39,7 @@ from pykraft.sim.laws.setting_laws import (
     MIN_ISR,
     RETENTION,
     SESSION,
+    SHAPES,
     UNCLEAN,
 )
 from pykraft.sim.laws.watcher import Watcher
@@ -57,6 +58,8 @@ _WEEK_MS = 7 * 24 * 3_600_000
 _MIN_ISR, _RETENTION = ("1", "2", "3"), (str(_WEEK_MS), "-1")
 _ALLOWED = ("true", "false", "false", None, None, None)
 """Of unclean elections. After one, no law says any more what the partition has."""
+_OFTEN = 0.7
+"""How often it is how many replicas must be in sync that changes, and not whether elections may be unclean."""
 _CALM = {MIN_ISR: "1", UNCLEAN: "false"}
 """With these settings the topic recovers, unless it has lost its eligible replicas."""
 _HOPE_MS = 3_000
@@ -177,9 +180,10 @@ class SettingAdministrator:
                 MIN_ISR: (*_MIN_ISR, *_MIN_ISR, None),
                 UNCLEAN: _ALLOWED,
                 RETENTION: (*_RETENTION, None),
+                **SHAPES,
             }
-            names = random.sample(sorted(choices), random.randint(1, 2))
-            yield ConfigResource(_TOPIC, CHANGING), {name: random.choice(choices[name]) for name in names}
+            names = {MIN_ISR if random.random() < _OFTEN else UNCLEAN, *random.sample(sorted(choices), 1)}
+            yield ConfigResource(_TOPIC, CHANGING), {name: random.choice(choices[name]) for name in sorted(names)}
         else:
             yield self._change_of_brokers(kind == "broker")
 
