@@ -1,5 +1,5 @@
-"""Swarms: seeds that draw one workload and few kinds of trouble, or aim at a named danger. No law is broken in them, and
-together they take nearly all rows of the transition tables."""
+"""Swarms: seeds that draw one workload and few kinds of trouble, or aim at a named danger. No law is broken in them.
+Together they take nearly all rows of the transition tables."""
 
 from __future__ import annotations
 

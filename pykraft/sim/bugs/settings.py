@@ -64,18 +64,6 @@ def an_unclean_flag_whose_default_is_inverted() -> None:
 
 
 @bug
-def an_unclean_flag_that_is_read_once() -> None:
-    """A controller remembers whether a topic allows unclean elections from the first time that it asks."""
-    allows = ReplicationControl.allows_unclean_election
-
-    def allows_as_before(self: ReplicationControl, image: MetadataImage, topic: str) -> bool:
-        known: dict[str, bool] = self.__dict__.setdefault("known_unclean", {})
-        return known.setdefault(topic, allows(self, image, topic))
-
-    put(ReplicationControl, "allows_unclean_election", allows_as_before)
-
-
-@bug
 def a_level_that_a_registered_broker_does_not_support() -> None:
     """A controller asks itself and the other controllers whether they support a level, and no broker."""
     reasons = FeatureControl._reasons_not_supported

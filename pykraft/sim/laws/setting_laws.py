@@ -93,7 +93,8 @@ class SettingLaws:
         """`leaders` is the active controller of each epoch."""
         self._nodes = nodes
         self._leaders = leaders
-        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        """What the committed records say."""
         self._names: dict[Uuid, str] = {}
         self._partitions: dict[tuple[Uuid, int], PartitionRegistration] = {}
         self._agreed: dict[tuple[int, TopicPartition], tuple[object, ...]] = {}
@@ -159,7 +160,7 @@ class SettingLaws:
                         self._change(record, batch)
 
     def _set(self, record: ConfigRecord) -> None:
-        settings = self._configs.setdefault(ConfigResource(record.resource_type, record.resource_name), {})
+        settings = self.configs.setdefault(ConfigResource(record.resource_type, record.resource_name), {})
         if record.value is None:
             settings.pop(record.name, None)
         else:
@@ -175,7 +176,7 @@ class SettingLaws:
         controller = self._nodes[self._leaders[batch.partition_leader_epoch]]
         topic, static = self._names[record.topic_id], controller.config.properties
         require(
-            in_force(UNCLEAN, topic, controller.node_id, self._configs, static),
+            in_force(UNCLEAN, topic, controller.node_id, self.configs, static),
             f"offset {batch.base_offset}: broker {after.leader} leads {topic}-{record.partition_id}, and is neither in "
             f"the ISR {before.isr} nor eligible {before.eligible_leader_replicas}; {UNCLEAN} does not hold for it",
         )

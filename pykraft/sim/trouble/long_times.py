@@ -40,10 +40,10 @@ def draw_long_times(seed: int, draw_of: Callable[[int], Any]) -> Any:
         base,
         properties=base.properties if base.moving is not None else {**base.properties, **kept},
         faults={"sleep": 1.0, **dict.fromkeys(random.sample(others, min(2, len(others))), 0.5)},
-        fault_every_ms=random.choice((200, 400, 800)),
+        fault_every_ms=random.choice((80, 150, 300)),
         straggler=0.0,
         late_to_clients=0.0,
-        storm_from_ms=1_000,
+        storm_from_ms=300,
         storm_until_ms=_UNTIL_ENOUGH_STEPS,
         swarm=("long times", name),
     )

@@ -41,6 +41,7 @@ from pykraft.sim.laws.setting_laws import (
     SESSION,
     SHAPES,
     UNCLEAN,
+    Configs,
 )
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.settings import OLD_LEVELS, SettingKnobs
@@ -126,7 +127,7 @@ class SettingAdministrator:
         self._time_ms = time_ms
         self._random = random
         self._act_at = 0
-        self.promises = Promises()
+        self._promises, self._levels = Promises(), Promises()
         self._is_waiting = False
         self.is_active, self.is_done = True, False
         self._calm_since = 0
@@ -211,8 +212,10 @@ class SettingAdministrator:
 
         def on_answer(result: object) -> None:
             self._is_waiting = False
-            if self.promises.hear(wanted, result, self._time_ms() - asked_ms):
+            if self._promises.hear(wanted, result, self._time_ms() - asked_ms):
                 self._watcher.progress.settings_changed += 1
+                assert self._watcher.settings is not None
+                self._check_settings(self._watcher.settings.configs)
                 on_done()
 
         self._is_waiting = True
@@ -229,13 +232,12 @@ class SettingAdministrator:
         level = self._random.choice(_LEVELS[name])
         current = image.features.get(name, 0)
         kind = UpgradeType.UPGRADE if level >= current or name == KRAFT_VERSION else UpgradeType.SAFE_DOWNGRADE
-
         asked_ms = self._time_ms()
 
         def on_answer(result: object) -> None:
             self._is_waiting = False
             wanted = {} if name == KRAFT_VERSION else {name: level}
-            if self.promises.hear(wanted, result, self._time_ms() - asked_ms):
+            if self._levels.hear(wanted, result, self._time_ms() - asked_ms):
                 self._watcher.progress.levels_changed += 1
 
         self._is_waiting = True
@@ -243,15 +245,12 @@ class SettingAdministrator:
         FeatureCalls(self._driver).update_features(updates, False, _REQUEST_MS, deadline).then(on_answer)
 
     def check(self, image: MetadataImage) -> None:
-        """What was promised is so."""
+        """What was promised is so in the end. (Of settings also each time that a change is acknowledged.)"""
+        self._check_settings(image.configs)
+        self._levels.check(lambda name: image.features.get(name, 0))
 
-        def value_of(key: Any) -> object:
-            if isinstance(key, str):
-                return image.features.get(key, 0)
-            resource, name = key
-            return image.configs.get(resource, {}).get(name)
-
-        self.promises.check(value_of)
+    def _check_settings(self, configs: Configs) -> None:
+        self._promises.check(lambda key: configs.get(key[0], {}).get(key[1]))
 
 
 def _lacks_leader(image: MetadataImage, topic: str) -> bool:
