@@ -40,7 +40,7 @@ def test_a_swarm_has_one_workload_and_at_most_three_kinds_of_fault_or_one_danger
 
 
 def test_other_seeds_draw_as_if_there_were_no_swarms() -> None:
-    others = (draw(seed) for seed in (*range(0, 13_000, 97), SWARM_SEEDS.start - 1, SWARM_SEEDS.stop))
+    others = (draw(seed) for seed in (*range(0, 13_000, 97), SWARM_SEEDS.start - 1, 50_000))
     assert not any(knobs.swarm for knobs in others)
     assert all(knobs.swarm for knobs in DRAWN.values())
 
@@ -52,5 +52,6 @@ def test_no_law_is_broken_in_three_hundred_swarms_and_they_take_nearly_all_rows(
     failures = [outcome for outcome, _ in outcomes if isinstance(outcome, str)]
     assert not failures, "\n".join(failures)
     taken = set().union(*(rows for _, rows in outcomes))
+    assert not taken & UNTAKEN.keys(), "what is taken needs no excuse"
     wanted = ALL - UNTAKEN.keys()
     assert len(taken & wanted) >= FLOOR * len(wanted), sorted(wanted - taken)
