@@ -14,9 +14,9 @@ from pykraft.sim.workloads.setting_workload import Promises
 from tests.sim.floors import Floors, check_deaths, hold_floors
 
 FLOORS = Floors(
-    short=(6750,),
+    short=(6758,),
     long=SETTING_SEEDS,
-    short_floors={"settings_changed": 10, "appends_refused": 2, "acknowledged": 300},
+    short_floors={"settings_changed": 20, "levels_changed": 2, "appends_refused": 4, "acknowledged": 400},
     long_floors={
         "settings_changed": 1_000,
         "levels_changed": 70,

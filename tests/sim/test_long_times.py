@@ -30,6 +30,7 @@ MOST_BYTES_A_DAY = 25_000_000
 """Of the metadata log, with a record that says nothing every half second. Snapshots let the beginning of it go."""
 
 
+@pytest.mark.long
 @pytest.mark.limit(3600)
 def test_no_law_is_broken_though_all_machines_sleep_for_days(request: pytest.FixtureRequest) -> None:
     hold_floors(FLOORS, request)
