@@ -3,6 +3,8 @@ expired is gone, what has not is there, and an idle node has written nothing but
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
@@ -11,7 +13,11 @@ from pykraft.client.consuming.commits import OffsetAndMetadata
 from pykraft.common.core import FOREVER
 from pykraft.common.types import TopicPartition
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
-from pykraft.sim.laws.transaction_laws import BANK
+from pykraft.coordinator.transaction.state import TransactionMetadata, record_of
+from pykraft.protocol.messages.coordinators import encode_coordinator_record
+from pykraft.records.batch import RecordBatch
+from pykraft.records.builder import RecordBatchBuilder
+from pykraft.sim.laws.transaction_laws import BANK, Outcome
 from pykraft.sim.trouble.long_times import LONG_TIME_SEEDS
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 from tests.sim.floors import Floors, hold_floors
@@ -112,6 +118,51 @@ def test_an_idle_node_writes_to_no_partition_and_little_to_the_metadata_log() ->
     awake_ms = 60_000
     assert (log.size - size) * DAY_MS / awake_ms < MOST_BYTES_A_DAY
     assert days.scheduler.now - began > 11 * HOUR_MS and days.scheduler.steps - steps < 10_000
+
+
+@pytest.mark.parametrize(
+    "epoch", [pytest.param(32_763, marks=pytest.mark.long), 32_765, pytest.param(32_766, marks=pytest.mark.long)]
+)
+def test_a_producer_whose_epochs_run_out_goes_on_under_another_id_and_loses_no_transfer(epoch: int) -> None:
+    world = World(3)
+    first = world.teller("first", "bank")
+    world.reader()
+    world.run(lambda: first.written >= 5)
+    first.is_pausing = True
+    world.run(lambda: first.is_idle)
+    before = write_epoch(world, epoch)
+    world.node.crash()
+    world.node.start()
+    second = world.teller("second", "bank")
+    world.run(lambda: second.written >= 25)
+    second.is_pausing = True
+    world.run(lambda: second.is_idle)
+    after = bank_of(world)
+    assert after.producer_id != before and after.producer_epoch < 100, "its id ends with its epochs"
+    assert second.error is None and not world.ledger.count(Outcome.UNKNOWN)
+    world.run(lambda: world.ledger.unread() is None)
+    world.ledger.check_total()
+
+
+def bank_of(world: World) -> TransactionMetadata:
+    """What the coordinator knows of the producer."""
+    assert world.node.node is not None and world.node.node.broker is not None
+    runtime = world.node.node.broker.transactions.runtime
+    shards = [runtime.active(number).transactions for number in runtime.active_partitions()]
+    return next(shard["bank"] for shard in shards if "bank" in shard)
+
+
+def write_epoch(world: World, epoch: int) -> int:
+    """The coordinator's log says that the producer has come to this epoch; its id."""
+    assert world.node.node is not None and world.node.node.broker is not None
+    known = bank_of(world)
+    record, builder = record_of(replace(known, producer_epoch=epoch), 2), RecordBatchBuilder()
+    builder.append(world.node.time_ms(), *encode_coordinator_record(record))
+    for partition in world.node.node.broker.replicas.partitions.values():
+        is_place = partition.topic_partition.topic == TRANSACTION_TOPIC and partition.log.log_end_offset > 0
+        if is_place:
+            partition.append_as_leader(RecordBatch(memoryview(builder.build())), world.scheduler.now)
+    return known.producer_id
 
 
 def test_what_was_due_while_the_clock_jumped_happens_at_once_in_order_and_time_never_goes_back() -> None:
