@@ -252,11 +252,15 @@ class SimulatedCluster:
             )
             self._writers.append(writer)
             self._add_client(f"producer-{number}", writer)
+        self._make_readers(servers)
+        self._make_groups(servers, topic)
+
+    def _make_readers(self, servers: str) -> None:
+        knobs = self.knobs
         for number, consumer in enumerate(knobs.consumers):
             reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
-        self._make_groups(servers, topic)
 
     def _make_groups(self, servers: str, topic: NewTopic) -> None:
         knobs = self.knobs

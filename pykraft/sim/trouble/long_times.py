@@ -5,8 +5,9 @@ missed every deadline at once: sessions of brokers and of members are over, fetc
 transactions have timed out, transactional ids have expired (after a week, or in seconds where logs move), and a
 producer goes on with the sequence number that it had.
 
-The laws of what logs know of producers and groups of committed offsets have no expiry in mind, but for those of logs
-that move. So elsewhere both are kept for longer than such a history lasts.
+The laws of records, producers, groups and committed offsets have no expiry in mind, but for those of logs that move. So
+elsewhere all of them are kept for longer than such a history lasts. And a consumer looks for its place for as long as
+that: else it would tell its user of each sleep.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,12 @@ LONG_TIME_SEEDS = range(40_000, 40_100)
 """These seeds live for days."""
 _BANKS = ("groups", "bank", "bank", "elections", "snapshots", "logs that move")
 _FOREVER_MS = (1 << 31) - 1
-_FOREVER_MINUTES = 1_000_000
+_KEPT = {
+    "producer.id.expiration.ms": _FOREVER_MS,
+    "offsets.retention.minutes": 1_000_000,
+    "offsets.retention.check.interval.ms": _FOREVER_MS,
+    "log.retention.ms": -1,
+}
 _UNTIL_ENOUGH_STEPS = 1 << 40
 """The storm is over after a number of events: by the clock it would be after the first sleep."""
 _MINUTE_MS = 60_000
@@ -34,11 +40,14 @@ def draw_long_times(seed: int, draw_of: Callable[[int], Any]) -> Any:
     random = Random(f"long times {seed}")
     name = random.choice(_BANKS)
     base = draw_of(random.choice(BANKS[name].seeds))
-    kept = {"producer.id.expiration.ms": _FOREVER_MS, "offsets.retention.minutes": _FOREVER_MINUTES}
+    patient = {"default.api.timeout.ms": _FOREVER_MS}
+    bank = base.transactions and replace(base.transactions, consumer={**base.transactions.consumer, **patient})
     others = [kind for kind in sorted(base.faults) if kind != "power_loss"]
     return replace(
         base,
-        properties=base.properties if base.moving is not None else {**base.properties, **kept},
+        properties=base.properties if base.moving is not None else {**base.properties, **_KEPT},
+        consumers=tuple({**each, **patient} for each in base.consumers),
+        transactions=bank,
         faults={"sleep": 1.0, **dict.fromkeys(random.sample(others, min(2, len(others))), 0.5)},
         fault_every_ms=random.choice((80, 150, 300)),
         straggler=0.0,
