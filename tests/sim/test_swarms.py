@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pykraft.sim.search.coverage import TABLES, Row, taken_rows
-from pykraft.sim.search.untaken import UNTAKEN
+from pykraft.sim.search.untaken import RARE, UNTAKEN
 from pykraft.sim.trouble.knobs import draw
 from pykraft.sim.trouble.swarms import BANKS, DANGERS, SWARM_SEEDS
 from pykraft.simulation import Report
@@ -17,8 +17,8 @@ from tests.sim.histories import history, in_processes
 DRAWN = {seed: draw(seed) for seed in SWARM_SEEDS[:300]}
 LONG = SWARM_SEEDS[:300]
 ALL = {(name, what) for name, rows in TABLES.items() for what in rows}
-FLOOR = 0.85
-"""Of the rows that are not explained; 300 histories take these."""
+FLOOR = 0.82
+"""Of the rows that code can take: a hundred histories took 91 of 110."""
 
 
 def history_and_rows(seed: int) -> tuple[Report | str, set[Row]]:
@@ -55,3 +55,4 @@ def test_no_law_is_broken_in_three_hundred_swarms_and_they_take_nearly_all_rows(
     assert not taken & UNTAKEN.keys(), "what is taken needs no excuse"
     wanted = ALL - UNTAKEN.keys()
     assert len(taken & wanted) >= FLOOR * len(wanted), sorted(wanted - taken)
+    assert wanted - taken <= RARE.keys(), "each row that none has taken is explained"

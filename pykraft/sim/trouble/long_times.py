@@ -32,7 +32,7 @@ _UNTIL_ENOUGH_STEPS = 1 << 40
 _MINUTE_MS = 60_000
 SLEEPS_MS = (_MINUTE_MS, 60 * _MINUTE_MS, 24 * 60 * _MINUTE_MS, 3 * 24 * 60 * _MINUTE_MS)
 MOST_MS = 20 * 24 * 60 * _MINUTE_MS
-"""So long a history sleeps in all, at most. It is less than `_FOREVER_MS`."""
+"""A history sleeps this long in all, at most. It is less than `_FOREVER_MS`."""
 
 
 def draw_long_times(seed: int, draw_of: Callable[[int], Any]) -> Any:

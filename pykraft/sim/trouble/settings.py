@@ -56,7 +56,7 @@ class SettingKnobs:
     old_broker: int
     """The id of the broker of an older release; 0 for none."""
     old_lives: int
-    """So many of its lives it is of that release."""
+    """In this many of its lives it is of that release."""
     group_id: str
     """The consumer group whose settings change; nothing where there is none."""
 

@@ -1,4 +1,4 @@
-"""An administrator who changes settings while the cluster is in trouble, and clients of the topic whose they are.
+"""An administrator who changes settings while the cluster is in trouble, and clients of a topic that has them.
 
 It remembers what it was promised. At the end each setting has the value whose change was acknowledged last, or one that
 a request wanted whose outcome is unknown: it was given up, or tried again, and may have arrived later. So have the
@@ -64,7 +64,7 @@ _OFTEN = 0.7
 _CALM = {MIN_ISR: "1", UNCLEAN: "false"}
 """With these settings the topic recovers, unless it has lost its eligible replicas."""
 _HOPE_MS = 3_000
-"""So long it has for that before an unclean election is allowed."""
+"""It has this long for that before an unclean election is allowed."""
 _TOPIC, _BROKER, _GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 _SESSIONS_MS, _HEARTBEATS_MS = (300, 600, 1_500), (40, 100, 200)
 _LEVELS = {
@@ -259,7 +259,7 @@ def _lacks_leader(image: MetadataImage, topic: str) -> bool:
 
 
 class SettingWorkload:
-    """The topic, those who use it, and its administrator."""
+    """The topic, its clients, and its administrator."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class SettingWorkload:
 
 
 def age(machine: SimulatedNode, lives: int) -> None:
-    """This broker is of an older release in so many of its lives: it registers with what that release supports."""
+    """This broker is of an older release in this many of its lives: it registers with what that release supports."""
 
     def on_boot() -> None:
         assert machine.node is not None

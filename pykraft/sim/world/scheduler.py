@@ -50,7 +50,7 @@ class Scheduler:
         return self.at(self.now_us + delay_us, action)
 
     def skip(self, duration_us: int) -> None:
-        """The clock jumps: every machine is suspended for so long, and what was due meanwhile happens now."""
+        """The clock jumps: every machine is suspended for this long, and what was due meanwhile happens now."""
         self.now_us += duration_us
         self.now = self.now_us // US_PER_MS
 
