@@ -28,7 +28,7 @@ FLOORS = Floors(
     short=LONG_TIME_SEEDS[:1],
     long=LONG_TIME_SEEDS[:40],
     short_floors={"minutes_slept": 1_000, "acknowledged": 100},
-    long_floors={"minutes_slept": 100_000, "acknowledged": 8_000, "elections": 40, "committed": 200},
+    long_floors={"minutes_slept": 100_000, "acknowledged": 5_000, "elections": 40, "committed": 200},
 )
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -5,8 +5,8 @@ missed every deadline at once: sessions of brokers and of members are over, fetc
 transactions have timed out, transactional ids have expired (after a week, or in seconds where logs move), and a
 producer goes on with the sequence number that it had.
 
-The laws of records, producers, groups and committed offsets have no expiry in mind, but for those of logs that move. So
-elsewhere all of them are kept for longer than such a history lasts. And a consumer looks for its place for as long as
+The laws of records, groups and committed offsets have no expiry in mind, and those of producers have it only where logs
+move. So the others are kept for longer than such a history lasts. And a consumer looks for its place for as long as
 that: else it would tell its user of each sleep.
 """
 
@@ -22,7 +22,6 @@ LONG_TIME_SEEDS = range(40_000, 40_100)
 _BANKS = ("groups", "bank", "bank", "elections", "snapshots", "logs that move")
 _FOREVER_MS = (1 << 31) - 1
 _KEPT = {
-    "producer.id.expiration.ms": _FOREVER_MS,
     "offsets.retention.minutes": 1_000_000,
     "offsets.retention.check.interval.ms": _FOREVER_MS,
     "log.retention.ms": -1,
@@ -45,7 +44,7 @@ def draw_long_times(seed: int, draw_of: Callable[[int], Any]) -> Any:
     others = [kind for kind in sorted(base.faults) if kind != "power_loss"]
     return replace(
         base,
-        properties=base.properties if base.moving is not None else {**base.properties, **_KEPT},
+        properties={**base.properties, **_KEPT, **_producers_kept(base)},
         consumers=tuple({**each, **patient} for each in base.consumers),
         transactions=bank,
         faults={"sleep": 1.0, **dict.fromkeys(random.sample(others, min(2, len(others))), 0.5)},
@@ -56,3 +55,7 @@ def draw_long_times(seed: int, draw_of: Callable[[int], Any]) -> Any:
         storm_until_ms=_UNTIL_ENOUGH_STEPS,
         swarm=("long times", name),
     )
+
+
+def _producers_kept(base: Any) -> dict[str, int]:
+    return {} if base.moving is not None else {"producer.id.expiration.ms": _FOREVER_MS}
