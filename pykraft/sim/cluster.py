@@ -39,16 +39,15 @@ from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.invariants import PLAIN, Violation, require
 from pykraft.sim.laws.level_laws import check_record_versions
-from pykraft.sim.laws.moving_log_laws import MovingLogLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
 from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
+from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.faults import Faults
-from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw, leave_out
-from pykraft.sim.trouble.moving_logs import MovingLogKnobs
+from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, draw, leave_out
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.trouble.whole_history import strikes_of
@@ -58,9 +57,9 @@ from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.limits_workload import LimitsWorkload
-from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
 from pykraft.sim.workloads.recreation_workload import RecreationWorkload
+from pykraft.sim.workloads.rooms import Room, Site, make_rooms
 from pykraft.sim.workloads.settling import (
     end_for_readers,
     missing_in_coordinators,
@@ -144,7 +143,7 @@ class SimulatedCluster:
         """Clients, groups and the bank: what `Omissions` may leave out."""
         self.bank: TransactionStorm | None = None
         self._recreation: RecreationWorkload | None = None
-        self._moving: MovingLogWorkload | None = None
+        self._rooms: list[Room] = []
         self._make_clients()
         self.is_storm_over = self.is_settled = False
         self._settle_by_us = self._copied = self._enough = 0
@@ -234,8 +233,11 @@ class SimulatedCluster:
         self.limits = LimitsWorkload(knobs.limits, servers, self.nodes, self._dice)
         for name, client in self.limits.clients():
             self._add_client(name, client)
-        if knobs.moving is not None:
-            self._make_moving(knobs.moving, servers)
+        self._rooms = make_rooms(
+            Site(knobs, self.nodes, self.scheduler, self.watcher, self._levels, servers, self._time_ms, self._dice)
+        )
+        for name, client in (named for room in self._rooms for named in room.clients()):
+            self._add_client(name, client)
         for number, producer in enumerate(knobs.producers):
             dice = self._dice(f"producer {number}")
             is_plain = knobs.has_plain_producer and number == 0
@@ -252,11 +254,15 @@ class SimulatedCluster:
             )
             self._writers.append(writer)
             self._add_client(f"producer-{number}", writer)
+        self._make_readers(servers)
+        self._make_groups(servers, topic)
+
+    def _make_readers(self, servers: str) -> None:
+        knobs = self.knobs
         for number, consumer in enumerate(knobs.consumers):
             reader = Reader(consumer, servers, knobs.partitions, self.watcher, self._dice(f"consumer {number}"))
             self._readers.append(reader)
             self._add_client(f"consumer-{number}", reader)
-        self._make_groups(servers, topic)
 
     def _make_groups(self, servers: str, topic: NewTopic) -> None:
         knobs = self.knobs
@@ -278,16 +284,6 @@ class SimulatedCluster:
         if knobs.wipe_every_ms and knobs.administrators == 1:
             about = knobs, self.nodes, laws, self.watcher, self.scheduler, self._dice("wiped disks")
             self._changers.append(DiskWiper(*about, self._format, self._report, lambda: changer.removals))
-
-    def _make_moving(self, knobs: MovingLogKnobs, servers: str) -> None:
-        level, skew_ms = self._levels[TRANSACTION_VERSION], 2 * self.knobs.clock_skew_ms
-        self.watcher.moving = MovingLogLaws(
-            self.nodes, skew_ms, lambda: self.scheduler.now, self.watcher.progress, level
-        )
-        brokers, consumers = self.knobs.brokers, self.knobs.consumers
-        self._moving = MovingLogWorkload(knobs, brokers, consumers, servers, self.watcher, self._time_ms, self._dice)
-        for name, client in self._moving.clients():
-            self._add_client(name, client)
 
     def _make_bank(self, knobs: TransactionKnobs, topic: NewTopic, servers: str) -> None:
         self.watcher.transaction_version = knobs.version
@@ -466,8 +462,8 @@ class SimulatedCluster:
         if self._recreation is not None:
             self._recreation.end()
         self.limits.end()
-        if self._moving is not None:
-            self._moving.end()
+        for room in self._rooms:
+            room.end()
         if self.bank is not None:
             self.bank.end()
         for group in self.groups:
@@ -521,8 +517,8 @@ class SimulatedCluster:
             self.bank.pause()
         if self._recreation is not None:
             self._recreation.pause()
-        if self._moving is not None:
-            self._moving.pause()
+        for room in self._rooms:
+            room.pause()
         for node_id, machine in self.nodes.items():
             if machine.node is None:
                 return f"node {node_id} is down"
@@ -557,7 +553,7 @@ class SimulatedCluster:
                     return f"a consumer has read {key} up to {position} of {end}"
         if self.bank is not None and (why := self.bank.missing() or missing_in_transactions(brokers)) is not None:
             return why
-        if self._moving is not None and (why := self._moving.missing(brokers)) is not None:
+        if (why := next((why for room in self._rooms if (why := room.missing(brokers)) is not None), None)) is not None:
             return why
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
@@ -579,6 +575,8 @@ class SimulatedCluster:
             features = machine.node.loader.image.features
             if self._administrator is not None:  # then that level moves, by a law of its own
                 levels[METADATA_VERSION] = features[METADATA_VERSION]
+            if self.knobs.settings is not None:
+                levels = dict(features)  # they are compared with what was promised
             require(features == levels, f"node {node_id} runs at {features}; the cluster was formatted at {levels}")
             fresh, log = MetadataLoader(), machine.node.raft.replica.log
             CommitReader(log, fresh).deliver(log.high_watermark)
@@ -589,6 +587,8 @@ class SimulatedCluster:
             self._administrator.check(images[max(images)])
         if self._recreation is not None:
             self._recreation.recreator.check(images[max(images)])
+        for room in self._rooms:
+            room.check(images[max(images)])
         self.limits.check()
         check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()

@@ -61,6 +61,10 @@ WORDS = {
     "keys_written": ("record with a key acknowledged", "records with keys acknowledged"),
     "keys_read": ("record with a key read", "records with keys read"),
     "producers_forgotten": ("producer forgotten", "producers forgotten"),
+    "settings_changed": ("change of settings acknowledged", "changes of settings acknowledged"),
+    "levels_changed": ("change of a feature's level acknowledged", "changes of features' levels acknowledged"),
+    "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
+    "minutes_slept": ("minute slept by all machines", "minutes slept by all machines"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -22,9 +22,8 @@ def outcome(seed: int) -> tuple[int, int, int, int]:
     return setter.made, laws.charged, laws.throttled, report.progress.acknowledged
 
 
-@pytest.mark.long
 @pytest.mark.limit(900)
-def test_seeds_with_quotas_keep_the_laws(request: pytest.FixtureRequest) -> None:
+def test_quotas_may_change_at_any_time(request: pytest.FixtureRequest) -> None:
     found = in_processes(outcome, LONG if request.config.getoption("--long") else SHORT)
     for made, charged, throttled, acknowledged in found:
         assert made >= 3 and charged > 50 and throttled > 3 and acknowledged > 100, found

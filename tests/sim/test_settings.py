@@ -85,6 +85,7 @@ def outcome(seed: int) -> tuple[int, set[str], int]:
     return cluster.changer.made, codecs, report.progress.acknowledged
 
 
+@pytest.mark.long  # `test_changing_settings` has short ones
 @pytest.mark.limit(900)
 def test_settings_may_change_at_any_time(request: pytest.FixtureRequest) -> None:
     found = in_processes(outcome, LONG if request.config.getoption("--long") else SHORT)

@@ -12,7 +12,7 @@ from pykraft.sim.search.coverage import Row, summary
 from pykraft.sim.search.patched import PACKAGE, patched_package
 from pykraft.sim.search.shrinker import Failure, Shrinker, runner
 from pykraft.sim.search.unified_diff import PatchRefused
-from pykraft.sim.search.untaken import UNTAKEN
+from pykraft.sim.search.untaken import RARE, UNTAKEN
 from pykraft.sim.search.workers import Outcome, Unusable, run_seeds
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.mixture import mixture
@@ -72,7 +72,7 @@ def cover(first: int | None, number: int, jobs: int) -> int:
             tell(outcome.line)
         if done % _PROGRESS == 0:
             tell(f"{done} histories, {len(taken)} rows")
-    say("\n".join(summary(taken, UNTAKEN)))
+    say("\n".join(summary(taken, RARE | UNTAKEN)))
     return 1 if died else 0
 
 

@@ -69,6 +69,14 @@ class Progress:
     keys_written: int = 0
     keys_read: int = 0
     producers_forgotten: int = 0
+    settings_changed: int = 0
+    """Requests that were acknowledged, for one setting or more."""
+    levels_changed: int = 0
+    """Of features; also to the one that there was."""
+    appends_refused: int = 0
+    """Because too few replicas were in sync."""
+    minutes_slept: int = 0
+    """While all machines were suspended."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

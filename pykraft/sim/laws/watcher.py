@@ -9,7 +9,7 @@ run in which nothing happens proves nothing.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pykraft.broker.broker import Broker
@@ -19,13 +19,7 @@ from pykraft.broker.replication.partition import Partition
 from pykraft.common.errors import ErrorCode
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, ReplicaKey, TopicIdPartition, TopicPartition, Uuid
-from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
-from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup, ConsumerGroupState
-from pykraft.coordinator.group.shard import GroupShard
-from pykraft.coordinator.runtime import CoordinatorRuntime
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
-from pykraft.coordinator.transaction.shard import TransactionShard
-from pykraft.coordinator.transaction.state import AT_REST, TransactionState
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
@@ -43,6 +37,7 @@ from pykraft.sim.laws.invariants import (
     check_isr,
     require,
 )
+from pykraft.sim.laws.lost_coordinators import Coordinators, TransactionCoordinators
 from pykraft.sim.laws.majority_law import MajorityLaw, durable_end
 from pykraft.sim.laws.moving_log import MovingReplicaLog
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
@@ -50,6 +45,7 @@ from pykraft.sim.laws.progress import Progress
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
+from pykraft.sim.laws.setting_laws import SettingLaws
 from pykraft.sim.laws.snapshot_laws import SnapshotLaws
 from pykraft.sim.laws.transaction_laws import BANK, COPY, TransactionalHistory
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -72,70 +68,6 @@ class _Seen:
     """When it is over: up to here the metadata log was on the disk, synced."""
 
 
-class Coordinators:
-    """Counts the shards of coordinators that are lost with work in flight."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.busy: dict[int, dict[int, frozenset[str]]] = {}
-        """By node and partition: the protocols of the groups that have work in flight there."""
-
-    def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard]) -> None:
-        busy = {partition: _busy_protocols(runtime, partition) for partition in runtime.active_partitions()}
-        lost = [protocols for partition, protocols in self.busy.get(node_id, {}).items() if partition not in busy]
-        self._count(lost)
-        self.busy[node_id] = busy
-
-    def look_for_the_last_time(self, node_id: int) -> None:
-        """The node ends, and its shards with it."""
-        self._count(self.busy.pop(node_id, {}).values())
-
-    def _count(self, lost: Iterable[frozenset[str]]) -> None:
-        for protocols in lost:
-            for protocol in protocols:
-                self._progress.count(protocol, "coordinator_moves")
-
-
-def _busy_protocols(runtime: CoordinatorRuntime[GroupShard], partition: int) -> frozenset[str]:
-    """A group has work in flight while it rebalances, and while a response waits until its records are committed."""
-    groups = runtime.active(partition).groups.values()
-    has_waiting = runtime.has_waiting(partition)
-    return frozenset(group.group_type for group in groups if has_waiting or _is_rebalancing(group))
-
-
-def _is_rebalancing(group: ClassicGroup | ConsumerGroup) -> bool:
-    if isinstance(group, ConsumerGroup):
-        return group.state in (ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING)
-    return any(member.joining is not None or member.syncing is not None for member in group.members.values())
-
-
-class TransactionCoordinators:
-    """Counts the shards of transaction coordinators that are lost with a transaction in each of its states."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self.busy: dict[int, dict[int, frozenset[TransactionState]]] = {}
-        """By node and partition: the states of the transactions there that are not over."""
-
-    def look(self, node_id: int, runtime: CoordinatorRuntime[TransactionShard]) -> None:
-        busy = {
-            partition: frozenset(each.state for each in runtime.active(partition).transactions.values()) - AT_REST
-            for partition in runtime.active_partitions()
-        }
-        self._count(states for partition, states in self.busy.get(node_id, {}).items() if partition not in busy)
-        self.busy[node_id] = busy
-
-    def look_for_the_last_time(self, node_id: int) -> None:
-        """The node ends, and its shards with it."""
-        self._count(self.busy.pop(node_id, {}).values())
-
-    def _count(self, lost: Iterable[frozenset[TransactionState]]) -> None:
-        for states in lost:
-            self._progress.moves_ongoing += TransactionState.ONGOING in states
-            self._progress.moves_prepare_commit += TransactionState.PREPARE_COMMIT in states
-            self._progress.moves_prepare_abort += TransactionState.PREPARE_ABORT in states
-
-
 class Watcher:
     """Checks the laws as a run goes on."""
 
@@ -152,6 +84,10 @@ class Watcher:
         """None where no voter comes or goes."""
         self.moving: MovingLogLaws | None = None
         """None where no log is shortened or compacted."""
+        self.settings: SettingLaws | None = None
+        """None where no settings change."""
+        self.more_looks: list[Callable[[SimulatedNode], None]] = []
+        """Laws that look at each node on which something has happened."""
         self._is_ending = False
         """The node that is looked at has ended in the middle of a step, perhaps."""
         self.partitions: dict[TopicIdPartition, PartitionHistory] = {}
@@ -208,6 +144,11 @@ class Watcher:
         """The newest image that a node has published."""
         return self._newest_image
 
+    def watch_settings(self) -> None:
+        """From now on settings may change."""
+        self.settings = SettingLaws(self._nodes, self._election.leaders)
+        self.more_looks.append(self.settings.look)
+
     def watch_reassignments(self) -> None:
         """From now on partitions may be moved."""
         self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
@@ -257,7 +198,7 @@ class Watcher:
                 self.elections.note(event.node, machine.node.loader.image)
                 partition = _held(machine.node, _parse(fields["partition"]))
                 if partition is not None and not self.history_of(partition.key).is_lost:
-                    check_isr(event.node, fields, self._ends(partition.key))
+                    check_isr(event.node, fields, self.ends_of(partition.key))
             case "coordinator":
                 is_unreplayable = str(fields["state"]).startswith("failed: the record")
                 require(not is_unreplayable, f"node {event.node} cannot load what coordinators wrote: {fields}")
@@ -337,6 +278,9 @@ class Watcher:
                 self._group_shards.look(machine, node.broker.groups.runtime.active_partitions())
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
+        if not self._is_ending:
+            for look in self.more_looks:
+                look(machine)
 
     def _note_deleted(self, image: MetadataImage) -> None:
         """A newer image: what is in it no more was deleted."""
@@ -413,6 +357,8 @@ class Watcher:
                     self.voters.note_committed(node, seen.metadata)
                 if self.reassignments is not None:
                     self.reassignments.commit(decided)
+                if self.settings is not None:
+                    self.settings.commit(decided)
 
     def _look_at_partition(self, machine: SimulatedNode, seen: _Seen, partition: Partition) -> None:
         key = partition.key
@@ -433,7 +379,7 @@ class Watcher:
         if isinstance(replica, MovingReplicaLog) and self.moving is not None:
             self.moving.look(machine, partition, history, replica)
         if partition.is_leader and not history.is_lost:
-            check_high_watermark(machine.node_id, partition, self._decided(key), self._ends(key))
+            check_high_watermark(machine.node_id, partition, self._decided(key), self.ends_of(key))
             if key.topic == GROUP_TOPIC and self.groups:
                 self._look_at_readers(machine, key.partition, high_watermark)
 
@@ -539,7 +485,7 @@ class Watcher:
                 return None
         return seen.partitions.get(key)
 
-    def _ends(self, key: TopicIdPartition) -> dict[int, int]:
+    def ends_of(self, key: TopicIdPartition) -> dict[int, int]:
         """Where the replicas end, of those whose disk has lost nothing. One whose process has ended, or has not opened
         its logs yet, has what it had."""
         ends = {}
@@ -557,7 +503,7 @@ class Watcher:
 
     def _lacking(self, key: TopicIdPartition, replicas: Sequence[int]) -> list[int]:
         """Those of these replicas that lack something of what is committed, for another reason than a loss of power."""
-        history, ends = self.history_of(key), self._ends(key)
+        history, ends = self.history_of(key), self.ends_of(key)
         committed = history.log
         if history.is_lost:
             return []

@@ -1,12 +1,16 @@
 """The rows of the transition tables that histories do not take, and why: the committed list of `coverage`.
 
-They are rows that the nodes' tables allow and that no code of the nodes makes: Kafka's tables have them, too.
+Some are rows that the tables allow and that no code of the nodes or clients makes: Kafka's tables have them, too
+(`UNTAKEN`). To others no history has come yet (`RARE`).
 """
 
 from pykraft.sim.search.coverage import Row
 
 _GROUP = "a group that is gone is described as Dead; its object is dropped, and never moved there"
 _TRANSACTION = "a transactional id expires by a tombstone; its object is dropped, and never moved there"
+_LEAVING = "a member is LEAVING within one call, and no heartbeat is under way then: no answer comes"
+_OUTSIDE = "a member that has not joined sends no heartbeat, and has nothing to prepare before it leaves"
+_LEFT = "what has fenced it while it prepares to leave makes it leave at once"
 
 UNTAKEN: dict[Row, str] = {
     ("classic group", "COMPLETING_REBALANCE to DEAD"): _GROUP,
@@ -14,7 +18,49 @@ UNTAKEN: dict[Row, str] = {
     ("classic group", "EMPTY to DEAD"): _GROUP,
     ("classic group", "PREPARING_REBALANCE to DEAD"): _GROUP,
     ("classic group", "STABLE to DEAD"): _GROUP,
+    ("consumer group member", "LEAVING to FATAL"): _LEAVING,
+    ("consumer group member", "LEAVING to FENCED"): _LEAVING,
+    ("consumer group member", "PREPARE_LEAVING to FENCED"): _LEFT,
+    ("consumer group member", "UNSUBSCRIBED to FATAL"): _OUTSIDE,
+    ("consumer group member", "UNSUBSCRIBED to PREPARE_LEAVING"): _OUTSIDE,
     ("transaction", "COMPLETE_ABORT to DEAD"): _TRANSACTION,
     ("transaction", "COMPLETE_COMMIT to DEAD"): _TRANSACTION,
     ("transaction", "EMPTY to DEAD"): _TRANSACTION,
 }
+
+_FATAL = (
+    "no workload takes from a member what it needs to stay, its rights or its instance id, while it is in this state"
+)
+_BRIEF = "the member is in this state for milliseconds, and must be fenced, or leave, within them"
+_SEEKS = "an application seeks while its position is being looked for; no reader of a swarm does"
+
+RARE: dict[Row, str] = {
+    ("ISR", "SHRINKING to COMMITTED, as before"): "the controller refuses a smaller ISR, and the leader hears of that "
+    "before it has the metadata that are the reason",
+    ("classic member", "UNJOINED to UNJOINED"): "a member resets itself again before it has joined",
+    ("consumer group member", "ACKNOWLEDGING to FATAL"): _FATAL,
+    ("consumer group member", "PREPARE_LEAVING to FATAL"): _FATAL,
+    ("consumer group member", "RECONCILING to FATAL"): _FATAL,
+    ("consumer group member", "STABLE to FATAL"): _FATAL,
+    ("consumer group member", "ACKNOWLEDGING to FENCED"): _BRIEF,
+    ("consumer group member", "ACKNOWLEDGING to PREPARE_LEAVING"): _BRIEF,
+    ("consumer group member", "FENCED to UNSUBSCRIBED"): _BRIEF,
+    ("consumer group member", "JOINING to FENCED"): _BRIEF,
+    ("consumer group member", "PREPARE_LEAVING to UNSUBSCRIBED"): _BRIEF,
+    ("consumer group member", "RECONCILING to FENCED"): _BRIEF,
+    ("consumer group member", "JOINING to STABLE"): "a member that joins owns nothing, and even nothing is a new "
+    "assignment to it",
+    (
+        "consumer group member",
+        "RECONCILING to STABLE",
+    ): "the assignment goes back to what the member owns before it has given anything up",
+    ("partition of a consumer", "AWAITING_RESET to AWAITING_RESET"): _SEEKS,
+    ("partition of a consumer", "AWAITING_VALIDATION to AWAITING_RESET"): _SEEKS,
+    ("partition of a consumer", "AWAITING_VALIDATION to AWAITING_VALIDATION"): _SEEKS,
+    (
+        "partition of a consumer",
+        "FETCHING to AWAITING_RESET",
+    ): "a reader must fall behind the start of a log that moves",
+    ("voters", "APPENDED to TRUNCATED"): "a leader must be deposed with a change of the voters that no other voter has",
+}
+"""Rows that a hundred swarms did not take, and what would lead there."""

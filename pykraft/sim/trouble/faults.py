@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.knobs import Knobs
+from pykraft.sim.trouble.long_times import MOST_MS, SLEEPS_MS
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.network import Link, Network, Weather
@@ -74,6 +75,7 @@ class Faults:
         self._outages = Outages(scheduler, network, report)
         self._is_over = False
         self._is_calm = False
+        self._slept_ms = 0
         self._victim: SimulatedNode | None = None
 
     def begin(self) -> None:
@@ -288,6 +290,16 @@ class Faults:
             machine = self._random.choice(self._up)
             machine.stalled_until_us = self._scheduler.now_us + self._for_a_while_us()
             self._report("stall", {"node": machine.node_id, "until": machine.stalled_until_us})
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _sleep(self) -> None:
+        """Every machine is suspended, the clients' as well: for minutes, or for days."""
+        duration_ms = min(self._random.choice(SLEEPS_MS), MOST_MS - self._slept_ms)
+        self._slept_ms += duration_ms
+        self._watcher.progress.minutes_slept += duration_ms // 60_000
+        self._report("sleep", {"for_ms": duration_ms})
+        self._scheduler.skip(duration_ms * US_PER_MS)
 
     # --- power --------------------------------------------------------------------------------------------------------
 

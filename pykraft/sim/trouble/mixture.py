@@ -1,7 +1,7 @@
 """Seeds of every kind in turn: where a bug is looked for that may be anywhere.
 
 Each kind of history has a range of seeds of its own (`knobs`). A hundred seeds in a row are of one kind, so a search
-that begins somewhere sees little of all the others. Thirteen seeds in a row of this mixture have some of each.
+that begins somewhere sees little of all the others. Eighteen seeds in a row of this mixture have some of each.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,14 @@ from pykraft.sim.trouble.knobs import (
     TRANSACTION_SEEDS,
 )
 from pykraft.sim.trouble.limits import LIMIT_PERIOD, QUOTA_SEEDS, RULE_SEEDS
+from pykraft.sim.trouble.moving_logs import MOVING_PERIOD, MOVING_SEEDS
 from pykraft.sim.trouble.recreations import RECREATION_PERIOD, RECREATION_SEEDS
+from pykraft.sim.trouble.settings import SETTING_PERIOD, SETTING_SEEDS
+from pykraft.sim.trouble.swarms import SWARM_SEEDS
 from pykraft.sim.trouble.voter_changes import VOTER_PERIOD, VOTER_SEEDS
 
 _GENERAL, _BANK = (range(100), 1 << 20), (TRANSACTION_SEEDS, 1 << 20)
+_SWARM = (SWARM_SEEDS, 1 << 20)
 _TURNS = (
     *(_GENERAL, _BANK, _GENERAL),
     (SNAPSHOT_SEEDS, SNAPSHOT_PERIOD),
@@ -32,6 +36,11 @@ _TURNS = (
     (range(900, 1000), 1 << 20),
     (QUOTA_SEEDS, LIMIT_PERIOD),
     (RULE_SEEDS, LIMIT_PERIOD),
+    _SWARM,
+    (SETTING_SEEDS, SETTING_PERIOD),
+    _SWARM,
+    (MOVING_SEEDS, MOVING_PERIOD),
+    _SWARM,
 )
 """The seeds of each kind, and after how many seeds they come again."""
 

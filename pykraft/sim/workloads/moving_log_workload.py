@@ -29,6 +29,7 @@ from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicIdPartition, TopicPartition
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
+from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, producer_settings, transaction_settings
@@ -388,6 +389,9 @@ class MovingLogWorkload:
         for reader in self.readers:
             reader.begins_again = False
         self.transactions.is_pausing = True
+
+    def check(self, image: MetadataImage) -> None:
+        """The laws of logs look at them, and at no promise of an administrator."""
 
     def missing(self, brokers: Sequence[tuple[int, Broker]]) -> str | None:
         """Why it has not settled; None if it has. `brokers` are those that are up, with their node ids."""

@@ -13,6 +13,7 @@ from pykraft.coordinator.transaction.state import AT_REST
 from pykraft.metadata.image import MetadataImage, TopicImage
 from pykraft.sim.laws.invariants import RECREATED
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED
+from pykraft.sim.laws.setting_laws import CHANGING
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.workload import TOPIC
@@ -28,7 +29,7 @@ def missing_in_partitions(nodes: Nodes, images: Sequence[MetadataImage]) -> str 
     topic = images[0].topic_named(TOPIC)
     if topic is None:
         return "the topic is unknown"
-    others = [images[0].topic_named(name) for name in (RECREATED, SHORTENED, COMPACTED)]
+    others = [images[0].topic_named(name) for name in (RECREATED, SHORTENED, COMPACTED, CHANGING)]
     found = (_missing_in_topic(nodes, each) for each in (topic, *others) if each is not None)
     return next((why for why in found if why is not None), None)
 

@@ -117,6 +117,7 @@ class Writer:
         time_ms: Callable[[], int],
         random: Random,
         keys: int = 0,
+        topic: str = TOPIC,
     ) -> None:
         """With `keys` each record has one of that many (`key_of`)."""
         config = client_config(PRODUCER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
@@ -129,6 +130,7 @@ class Writer:
         self._time_ms = time_ms
         self._random = random
         self._keys = keys
+        self._topic = topic
         self._next_at = 0
         self._numbers = dict.fromkeys(range(partitions), 0)
         self.is_writing = True
@@ -158,9 +160,9 @@ class Writer:
                 self._watcher.progress.acknowledged += 1
                 if not self._waits_for_all:
                     return  # the answer promises that one replica has it, and a law cannot ask for more
-                self._watcher.history(TopicPartition(TOPIC, partition)).acknowledge(metadata.offset, value)
+                self._watcher.history(TopicPartition(self._topic, partition)).acknowledge(metadata.offset, value)
 
-        record = Outgoing(TOPIC, key_of(number, self._keys), value, (), partition, self._time_ms())
+        record = Outgoing(self._topic, key_of(number, self._keys), value, (), partition, self._time_ms())
         if self._core.try_append(record, on_delivery, now) is None:
             self._numbers[partition] += 1
 
@@ -169,15 +171,22 @@ class Reader:
     """A consumer that reads all partitions from their beginning. It is a RequestManager."""
 
     def __init__(
-        self, settings: dict[str, object], bootstrap_servers: str, partitions: int, watcher: Watcher, random: Random
+        self,
+        settings: dict[str, object],
+        bootstrap_servers: str,
+        partitions: int,
+        watcher: Watcher,
+        random: Random,
+        topic: str = TOPIC,
     ) -> None:
         config = client_config(CONSUMER_CONFIG, {"bootstrap.servers": bootstrap_servers, **settings})
         self._core = ConsumerCore(config, random)
-        self._core.assign([TopicPartition(TOPIC, partition) for partition in range(partitions)])
+        places = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._core.assign(places)
         self._watcher = watcher
         self._pause = random.choice((1, 10))
         self._next_at = 0
-        self.positions = {TopicPartition(TOPIC, partition): 0 for partition in range(partitions)}
+        self.positions = dict.fromkeys(places, 0)
 
     def poll(self, now: int) -> Poll:
         deadline = FOREVER

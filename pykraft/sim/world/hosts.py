@@ -319,6 +319,8 @@ class SimulatedNode(Machine):
         """Those under the accepted connections, where a law looks at them."""
         self.on_request: Callable[[QueuedRequest], None] | None = None
         """Sees each request before the node does."""
+        self.on_boot: Callable[[], None] | None = None
+        """Called when the node has been made, and has not started yet."""
         self._connections = 0
         self._requests: RequestChannel
         self.connection_class = ServerConnection
@@ -425,6 +427,8 @@ class SimulatedNode(Machine):
         if self.secure is not None:
             self.secure.begin()
         self.is_up = True
+        if self.on_boot is not None:
+            self.on_boot()
         self.node.start(self.scheduler.now)
         self.step()
 

@@ -49,13 +49,18 @@ class Scheduler:
     def after(self, delay_us: int, action: Action) -> Planned:
         return self.at(self.now_us + delay_us, action)
 
+    def skip(self, duration_us: int) -> None:
+        """The clock jumps: every machine is suspended for this long, and what was due meanwhile happens now."""
+        self.now_us += duration_us
+        self.now = self.now_us // US_PER_MS
+
     def run_next(self) -> bool:
         """Let the next thing happen; False if nothing is planned."""
         while self._heap:
             time_us, _, planned = heapq.heappop(self._heap)
             if planned.action is not None:
-                self.now_us = time_us
-                self.now = time_us // US_PER_MS
+                self.now_us = max(time_us, self.now_us)
+                self.now = self.now_us // US_PER_MS
                 self.steps += 1
                 action, planned.action = planned.action, None
                 action()

@@ -1,0 +1,82 @@
+"""Workloads that only some seeds have, each with topics, clients and laws of its own beside the usual ones."""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from pykraft.broker.broker import Broker
+from pykraft.metadata.image import MetadataImage
+from pykraft.metadata.versions import TRANSACTION_VERSION
+from pykraft.sim.laws.answer_laws import AnswerLaws
+from pykraft.sim.laws.moving_log_laws import MovingLogLaws
+from pykraft.sim.laws.setting_laws import CHANGING
+from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.trouble.knobs import Knobs
+from pykraft.sim.trouble.moving_logs import MovingLogKnobs
+from pykraft.sim.trouble.settings import SettingKnobs
+from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
+from pykraft.sim.workloads.setting_workload import SettingWorkload, age
+from pykraft.sim.world.hosts import SimulatedNode
+from pykraft.sim.world.scheduler import Scheduler
+
+
+class Room(Protocol):
+    """One such workload."""
+
+    def clients(self) -> list[tuple[str, Any]]:
+        """Each with its name."""
+
+    def end(self) -> None:
+        """The storm is over."""
+
+    def pause(self) -> None:
+        """Nothing more is written."""
+
+    def missing(self, brokers: Sequence[tuple[int, Broker]]) -> str | None:
+        """Why it has not settled; None if it has. `brokers` are those that are up, with their node ids."""
+
+    def check(self, image: MetadataImage) -> None:
+        """What was promised is so in the end, when each node has this image."""
+
+
+class Site(NamedTuple):
+    """The cluster that a room is in."""
+
+    knobs: Knobs
+    nodes: dict[int, SimulatedNode]
+    scheduler: Scheduler
+    watcher: Watcher
+    levels: Mapping[str, int]
+    servers: str
+    time_ms: Callable[[], int]
+    dice: Callable[[str], Random]
+
+
+def make_rooms(site: Site) -> list[Room]:
+    """Those of a seed."""
+    rooms: list[Room] = []
+    if (moving := site.knobs.moving) is not None:
+        rooms.append(_moving_logs(site, moving))
+    if (settings := site.knobs.settings) is not None:
+        rooms.append(_settings(site, settings))
+    return rooms
+
+
+def _moving_logs(site: Site, knobs: MovingLogKnobs) -> Room:
+    level, skew_ms = site.levels[TRANSACTION_VERSION], 2 * site.knobs.clock_skew_ms
+    site.watcher.moving = MovingLogLaws(site.nodes, skew_ms, lambda: site.scheduler.now, site.watcher.progress, level)
+    brokers, consumers = site.knobs.brokers, site.knobs.consumers
+    return MovingLogWorkload(knobs, brokers, consumers, site.servers, site.watcher, site.time_ms, site.dice)
+
+
+def _settings(site: Site, knobs: SettingKnobs) -> Room:
+    watcher, drawn = site.watcher, site.knobs
+    watcher.watch_settings()
+    answers = AnswerLaws(CHANGING, knobs.group_id, watcher.ends_of, watcher.progress)
+    watcher.more_looks.append(answers.look)
+    for machine in site.nodes.values():
+        answers.watch(machine)
+        if machine.node_id == knobs.old_broker:
+            age(machine, knobs.old_lives)
+    producer, consumer = drawn.producers[0], drawn.consumers[0]
+    return SettingWorkload(knobs, drawn.brokers, producer, consumer, site.servers, watcher, site.time_ms, site.dice)
