@@ -45,8 +45,9 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
+from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.faults import Faults
-from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs, Knobs, TransactionKnobs, draw, leave_out
+from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, draw, leave_out
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pykraft.sim.trouble.knobs import CLASSIC, GROUPS, GroupKnobs, Knobs, TransactionKnobs, calm, draw
+from pykraft.sim.trouble.clients import CLASSIC, GROUPS, GroupKnobs
+from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, calm, draw
 from pykraft.sim.trouble.voter_changes import VoterKnobs
 
 _NEVER_MS = 600_000

@@ -33,7 +33,8 @@ from typing import NamedTuple, TypeVar
 from pykraft.common.types import TopicPartition
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.transaction_laws import BANK
-from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, Knobs
+from pykraft.sim.trouble.clients import CLASSIC, CONSUMER
+from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.voter_changes import ADD, REMOVE
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.story import plans

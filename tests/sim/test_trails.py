@@ -18,7 +18,8 @@ import pykraft
 from pykraft.cli import main
 from pykraft.sim.interventions import Kill
 from pykraft.sim.trail import first_difference
-from pykraft.sim.trouble.knobs import CLASSIC, CONSUMER, draw
+from pykraft.sim.trouble.clients import CLASSIC, CONSUMER
+from pykraft.sim.trouble.knobs import draw
 from pykraft.simulation import Simulation
 from tests.harness.elsewhere import STAND_INS
 from tests.harness.tree import ROOT

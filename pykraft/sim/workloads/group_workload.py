@@ -19,7 +19,7 @@ from pykraft.client import config as keys
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.watcher import Watcher
-from pykraft.sim.trouble.knobs import CLASSIC, GroupKnobs
+from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.group_members import ClassicMember, ConsumerMember, GroupMember
 from pykraft.sim.world.dice import next_dice
