@@ -58,6 +58,7 @@ WORDS = {
     "keys_written": ("record with a key acknowledged", "records with keys acknowledged"),
     "keys_read": ("record with a key read", "records with keys read"),
     "producers_forgotten": ("producer forgotten", "producers forgotten"),
+    "foreign_answers": ("answer to a stranger", "answers to strangers"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -64,6 +64,8 @@ class Progress:
     keys_written: int = 0
     keys_read: int = 0
     producers_forgotten: int = 0
+    foreign_answers: int = 0
+    """Requests of strangers that were answered."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

@@ -15,6 +15,7 @@ from random import Random
 from pykraft.broker.settings.quota_config import QUOTA_WINDOW_NUM
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
+from pykraft.sim.foreign.draw import ForeignKnobs, draw_foreigners, foreign_changes
 from pykraft.sim.trouble.clients import (
     GroupKnobs,
     consumer_settings,
@@ -156,6 +157,7 @@ class Knobs:
     """How many bytes a second the client with the id `producer-0` may send; 0 for any number."""
     security: SecurityKnobs | None = None
     moving: MovingLogKnobs | None = None
+    foreign: ForeignKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -168,6 +170,8 @@ def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
     knobs = _with_limits(_with_voters(_draw(seed), draw_voters(seed)), draw_limits(seed))
     knobs = _with_moving_logs(seed, knobs, draw_moving_logs(seed))
+    if (foreign := draw_foreigners(seed)) is not None:
+        knobs = replace(knobs, **foreign_changes(knobs, foreign))
     knobs = replace(knobs, security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 
