@@ -9,9 +9,9 @@ from pykraft.common.errors import ErrorCode
 from pykraft.protocol.header import encode_response
 from pykraft.protocol.messages.groups import ListGroupsRequest, ListGroupsResponse
 from pykraft.sim.bugs import foreigners
-from pykraft.sim.foreign.draw import FOREIGN_SEEDS
 from pykraft.sim.laws.foreign_laws import LONGEST_MS, Question, check_answer, check_closed, check_in_time
 from pykraft.sim.laws.invariants import Violation
+from pykraft.sim.trouble.foreigners import FOREIGN_SEEDS
 from tests.sim.floors import Floors, check_deaths, hold_floors
 
 FLOORS = Floors(

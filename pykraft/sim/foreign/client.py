@@ -27,7 +27,6 @@ from pykraft.protocol.messages.groups import (
 )
 from pykraft.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from pykraft.protocol.schema import Response
-from pykraft.sim.foreign.draw import ForeignKnobs
 from pykraft.sim.foreign.records import group_batch, transaction_batch
 from pykraft.sim.foreign.requests import Drawn, RequestDrawer, internal_write
 from pykraft.sim.foreign.words import Identity, Words
@@ -35,6 +34,7 @@ from pykraft.sim.laws.foreign_laws import Question, check_answer, check_closed, 
 from pykraft.sim.laws.foreign_names import OWN, OWN_WITHOUT_RIGHTS
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT
+from pykraft.sim.trouble.foreigners import ForeignKnobs
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.workloads.transaction_storm import COPIERS
 from pykraft.sim.world.hosts import SimulatedNode

@@ -1,4 +1,8 @@
-"""What is drawn for clients: producers, consumers, and groups of them."""
+"""What is drawn for clients: producers, consumers, and groups of them.
+
+Batches are from one record to all that there are, timeouts are shorter and longer than what befalls the brokers, and
+members of a group come and go: so each client meets its limits in some seed.
+"""
 
 from dataclasses import dataclass
 from random import Random

@@ -15,7 +15,6 @@ from random import Random
 from pykraft.broker.settings.quota_config import QUOTA_WINDOW_NUM
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
-from pykraft.sim.foreign.draw import ForeignKnobs, draw_foreigners, foreign_changes
 from pykraft.sim.trouble.clients import (
     GroupKnobs,
     consumer_settings,
@@ -30,6 +29,7 @@ from pykraft.sim.trouble.elections import (
     election_faults,
     election_properties,
 )
+from pykraft.sim.trouble.foreigners import ForeignKnobs, draw_foreigners, foreign_changes
 from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
 from pykraft.sim.trouble.omissions import NOTHING, Omissions
