@@ -29,6 +29,12 @@ tables back to the batch's base offset instead. There, what was appended before 
 NOT_COORDINATOR. Records that are too large by themselves are found before they are replayed, and only their own write
 fails.
 
+When a client has written to the partition
+------------------------------------------
+A client named ``__admin_client`` may. The shard's memory lacks what it wrote. The coordinator finds out at its next
+append, which ends at a later offset than it should. Then the shard is loaded again, and the write gets NOT_COORDINATOR,
+though its records are in the log. After a marker nothing is compared. Kafka does both, too.
+
 Follows org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime (its CoordinatorContext).
 """
 
@@ -55,6 +61,14 @@ from pykraft.protocol.messages.coordinators import encode_coordinator_record
 
 ADAPTIVE = -1
 """A batch is open until the end of the turn."""
+
+
+class _OutOfSyncError(KafkaError):
+    """The log has records that the shard does not know."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(ErrorCode.NOT_COORDINATOR, f"a client has written {count} records to this partition")
+
 
 _LATE = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the records were not replicated in time")
 
@@ -170,11 +184,29 @@ class ShardWriter(Generic[S]):
             changes = [Change(record, producer_id) for record in result.records[done : done + len(records)]]
             done += len(records)
             if not is_gathered or not self._join(context, records, changes, now):
-                context.end_offset = self._log.append(context.partition, records, now, writer)
-                if context.view is not None:
-                    context.view.note(context.end_offset, changes)
+                try:
+                    self._append(context, records, changes, now, writer)
+                except _OutOfSyncError as error:
+                    self._owner.reload(context, error, now)
+                    raise
             for change in changes if result.is_replayed else ():
                 change.apply(context.shard)
+
+    def _append(
+        self,
+        context: Context[S],
+        records: Sequence[EncodedRecord],
+        changes: Sequence[Change],
+        now: int,
+        writer: TransactionalWriter | None = None,
+    ) -> None:
+        """Append these records. `_OutOfSyncError`: they are in the log, and something before them is not known here."""
+        expected = context.end_offset + len(records)
+        context.end_offset = self._log.append(context.partition, records, now, writer)
+        if context.end_offset != expected:
+            raise _OutOfSyncError(context.end_offset - expected)
+        if context.view is not None:
+            context.view.note(context.end_offset, changes)
 
     def _gathers(self, context: Context[S]) -> bool:
         """Whether records go into an open batch. If nothing more waits to be handled, an adaptive one would be closed
@@ -230,9 +262,7 @@ class ShardWriter(Generic[S]):
         if batch is None:
             return
         try:
-            context.end_offset = self._log.append(context.partition, batch.records, now)
-            if context.view is not None:
-                context.view.note(context.end_offset, batch.changes)
+            self._append(context, batch.records, batch.changes, now)
         except KafkaError as error:
             self._lose_batch(context, seen_by_client(error), error, now)
             raise

@@ -33,6 +33,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.state_machine import CommitReader
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet
+from pykraft.sim.foreign.client import ForeignWorkload
 from pykraft.sim.laws import sleep_laws
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
@@ -145,6 +146,8 @@ class SimulatedCluster:
         self._recreation: RecreationWorkload | None = None
         self._rooms: list[Room] = []
         self._make_clients()
+        world = self.watcher, self.scheduler, self.network, self._time_ms, self._dice
+        self.strangers = ForeignWorkload(self.knobs, self.nodes, self.cluster_id, *world)
         self.is_storm_over = self.is_settled = False
         self._settle_by_us = self._copied = self._enough = 0
 
@@ -379,6 +382,7 @@ class SimulatedCluster:
     def begin(self) -> None:
         self.faults.begin()
         self.security.begin()
+        self.strangers.begin()
         for group in self.groups:
             group.begin()
         if self.bank is not None:
@@ -426,25 +430,17 @@ class SimulatedCluster:
             raise SimulationFailed(self.seed, self.scheduler.steps, self.scheduler.now, error) from error
 
     def report(self) -> Report:
-        progress = self.watcher.progress
+        progress = self.watcher.sum_up()
         progress.events = self.scheduler.steps
-        elections = self.watcher.elections
-        progress.preferred_elections, progress.unclean_elections = elections.preferred, elections.unclean
-        progress.elr_elections = elections.eligible
         if self.bank is not None:
             progress.committed = self.bank.ledger.count(Outcome.COMMITTED)
             progress.aborted = self.bank.ledger.count(Outcome.ABORTED)
-        if (moves := self.watcher.reassignments) is not None:
-            progress.reassignments_completed = moves.completed
-            progress.reassignments_cancelled = moves.cancelled
         for knobs in self.knobs.groups:
             laws = self.watcher.groups.get(knobs.group_id)
             if isinstance(laws, GroupLaws):
                 setattr(progress, f"{knobs.protocol}_rebalances", laws.rebalances)
         if self._recreation is not None:
             progress.groups_deleted = self._recreation.group_laws.deletions
-        if (voters := self.watcher.voters) is not None:
-            voters.count_into(progress)
         return Report(self.seed, progress, self.scheduler.steps, self.scheduler.now, self._digest.hexdigest())
 
     # --- settling -----------------------------------------------------------------------------------------------------
@@ -456,6 +452,7 @@ class SimulatedCluster:
         self._report("storm_ends", {})
         self.faults.end()
         self.security.end_storm()
+        self.strangers.end()
         for actor in (self._administrator, self._elector, *self._changers):
             if actor is not None:
                 actor.is_active = False
@@ -533,7 +530,7 @@ class SimulatedCluster:
             return "an administrator of the voters waits for an answer"
         if self._recreation is not None and (why := self._recreation.missing) is not None:
             return why
-        if (why := self.limits.missing) is not None:
+        if (why := self.limits.missing or self.strangers.missing) is not None:
             return why
         images = [machine.node.loader.image for machine in self.nodes.values() if machine.node is not None]
         newest = max(image.provenance.offset for image in images)
@@ -590,6 +587,7 @@ class SimulatedCluster:
         for room in self._rooms:
             room.check(images[max(images)])
         self.limits.check()
+        self.strangers.check_end()
         check_record_versions(self.watcher.metadata.all_batches())
         self.watcher.check_replays()
         if self.bank is not None:

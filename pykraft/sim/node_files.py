@@ -35,7 +35,7 @@ def node_properties(knobs: Knobs, node_id: int, brokers: Sequence[int], controll
         "auto.create.topics.enable": "false",
         **knobs.properties,
         **_rack_of(knobs, node_id),
-        **({} if knobs.limits.rules_ms is None else _GUARDED),
+        **({} if knobs.limits.rules_ms is None and knobs.foreign is None else _GUARDED),
         **{name: value for group in knobs.groups for name, value in group.properties.items()},
         **(knobs.transactions.properties if knobs.transactions is not None else {}),
         **(knobs.security.properties if knobs.security is not None else {}),

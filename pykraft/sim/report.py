@@ -65,6 +65,7 @@ WORDS = {
     "levels_changed": ("change of a feature's level acknowledged", "changes of features' levels acknowledged"),
     "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
     "minutes_slept": ("minute slept by all machines", "minutes slept by all machines"),
+    "foreign_answers": ("answer to a stranger", "answers to strangers"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -97,7 +97,10 @@ def _unwrap(envelope: EnvelopeRequest, context: RequestContext) -> Steps[Inbound
 
 def _wrapped(answer: Answer, context: RequestContext) -> EnvelopeResponse:
     """The answer with its header, as the client will get it. An answer that says NOT_CONTROLLER is the envelope's own:
-    the broker will look for the controller again, and the client need not know."""
+    the broker will look for the controller again, and the client need not know. A request that would close its client's
+    connection (it has a code that means nothing) cannot be read, as far as the envelope is concerned."""
+    if answer.hang_up:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the request in the envelope, API {context.api_key}, is none")
     response = answer.response
     assert response is not None, f"API {context.api_key} is forwarded, so its client wants an answer"
     # Where all its errors are counted there need be none; else those of its parts are looked at.

@@ -261,7 +261,7 @@ ROOMS = (
     *("coordinator", "coordinator/group", "coordinator/group/consumer_groups", "coordinator/group/classic_groups"),
     *("coordinator/transaction", "client", "client/producing", "client/consuming", "client/administration"),
     *("common", "common/settings", "common/quotas", "common/assignors"),
-    *("sim", "sim/world", "sim/trouble", "sim/workloads", "sim/laws", "sim/bugs", "sim/search", "story"),
+    *("sim", "sim/world", "sim/trouble", "sim/workloads", "sim/foreign", "sim/laws", "sim/bugs", "sim/search", "story"),
     *("", "commands", "commands/nodes", "commands/records", "commands/administration"),
     *("commands/groups_and_transactions", "commands/log_files", "commands/learning"),
     *("spark", "spark/reading", "spark/writing"),

@@ -27,6 +27,7 @@ PARTS = {
     "client": "what a client takes for its answer",
     "quota": "who is throttled",
     "ACL": "who may do what",
+    "stranger": "what only a client sends that is not ours",
 }
 """What of Kafka a bug breaks."""
 
@@ -138,4 +139,9 @@ RECORDED = {
     "precedence_turned_round": Recorded("quota", "Quotas", 25600),
     "a_denial_that_does_not_go_first": Recorded("ACL", "Rules of Access", 25650),
     "a_rule_that_is_removed_and_still_counts": Recorded("ACL", "Rules of Access", 25650),
+    "an_old_version_whose_branch_raises": Recorded("stranger", "A node's own rule", 8063),
+    "an_answer_in_another_version": Recorded("stranger", "Every Request Is Answered", 8063),
+    "a_record_type_that_stops_a_load": Recorded("stranger", "A Coordinator Follows from Its Log", 8065),
+    "a_check_forgotten_in_one_api": Recorded("stranger", "No Right, No Deed", 8063),
+    "a_negative_partition_taken_for_an_index": Recorded("stranger", "Every Request Is Answered", 8066),
 }

@@ -37,10 +37,12 @@ from pykraft.protocol.messages.coordinators import (
     GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
+    RegularExpressionKey,
     decode_coordinator_record,
 )
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse, OffsetFetchResponse
 from pykraft.records.record import Record
+from pykraft.sim.laws.foreign_names import is_foreign
 from pykraft.sim.laws.invariants import RECREATED_GROUP, PartitionHistory, Violation, require
 
 
@@ -273,7 +275,8 @@ class GroupLaws(LoggedGroupLaws):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def check_shard(self, live: GroupShard, fresh: GroupShard) -> None:
-        has, would_load = (sorted(shard.groups.keys() - {RECREATED_GROUP}) for shard in (live, fresh))
+        shown = ([name for name in shard.groups if name != RECREATED_GROUP] for shard in (live, fresh))
+        has, would_load = (sorted(name for name in names if not is_foreign(name)) for names in shown)
         require(has == would_load, f"groups {has} and {would_load}")
         for which, shard in (("has", live), ("would load", fresh)):
             group = shard.groups.get(self.group_id)
@@ -290,6 +293,8 @@ def _group_id(decoded: CoordinatorRecord) -> str:
     """The group that the record is about."""
     key = decoded.key
     if isinstance(key, GroupKey | GroupMemberKey):
+        return key.group_id
+    if isinstance(key, RegularExpressionKey):
         return key.group_id
     assert isinstance(key, GroupMetadataKey | OffsetCommitKey), f"no group here writes {key}"
     return key.group

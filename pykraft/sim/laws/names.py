@@ -79,6 +79,10 @@ LAWS = {
     "Proven Identity": "a request counts as that of the host that sent it, and a server is the one that was meant",
     "Handshakes End": "a client that does not prove who it is in time is disconnected",
     "Refusals Have Names": "a client or stranger that is refused hears one of the reasons that there are for it",
+    # --- of strangers
+    "Every Request Is Answered": "any well-formed request gets a whole answer of its own version, in time; a "
+    "connection is closed instead only where no answer is wanted",
+    "No Right, No Deed": "a client without rights is granted nothing, and nothing that it asks for is done",
     # --- of the cluster as a whole
     "Sleeping Rooms": "a part of a node that sleeps has nothing to do",
     "Recovery": "when the trouble has ended, the cluster recovers, and soon everything is committed and read",
@@ -203,6 +207,11 @@ SITES = {
     "check_rules": "Rules of Access",
     "check_same_rules": "Rules of Access",
     "LimitsWorkload.check": "Quotas",
+    "check_answer": "Every Request Is Answered",
+    "check_closed": "Every Request Is Answered",
+    "check_in_time": "Every Request Is Answered",
+    "_check_refused": "No Right, No Deed",
+    "check_nothing_done": "No Right, No Deed",
     "_violation": "Sleeping Rooms",
     "SimulatedCluster._check_settled": "Recovery",
 }

@@ -77,6 +77,8 @@ class Progress:
     """Because too few replicas were in sync."""
     minutes_slept: int = 0
     """While all machines were suspended."""
+    foreign_answers: int = 0
+    """Requests of strangers that were answered."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

@@ -40,6 +40,7 @@ from pykraft.coordinator.transaction.state import TransactionMetadata, record_of
 from pykraft.protocol.messages.coordinators import GROUP_RECORDS, TRANSACTION_RECORDS
 from pykraft.protocol.messages.transactions import NO_PRODUCER_ID
 from pykraft.records.batch import RecordBatch
+from pykraft.sim.laws.foreign_names import is_foreign
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.sim.world.hosts import SimulatedNode
@@ -197,7 +198,8 @@ def _of_transaction(metadata: TransactionMetadata) -> Any:
 def _kept(shard: Any) -> dict[str, Any]:
     """What a shard knows that records hold. Of a group those are also its members, but as its protocol has them."""
     if isinstance(shard, TransactionShard):
-        return {name: _of_transaction(each) for name, each in sorted(shard.transactions.items())}
+        known = sorted(shard.transactions.items())
+        return {name: _of_transaction(each) for name, each in known if not is_foreign(name)}
     assert isinstance(shard, GroupShard)
     offsets = shard.offsets
     return {
@@ -207,4 +209,5 @@ def _kept(shard: Any) -> dict[str, Any]:
             for committed in [offsets.of(name).get(place)]
         ]
         for name in offsets.groups()
+        if not is_foreign(name)
     }

@@ -23,6 +23,7 @@ from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
+from pykraft.sim.laws.foreign_laws import foreign_history
 from pykraft.sim.laws.group_laws import InternalHistory, LoggedGroupLaws
 from pykraft.sim.laws.invariants import (
     RECREATED,
@@ -105,6 +106,7 @@ class Watcher:
         self.transaction_coordinators = TransactionCoordinators(self.progress)
         self.transaction_version: int | None = None
         """The level at which a bank runs. Its group is the copiers', for which there are other laws. None: no bank."""
+        self.has_strangers = False
 
     def history(self, topic_partition: TopicPartition) -> PartitionHistory:
         """Of the topic that has this name now. Of one that is not there yet it is empty."""
@@ -123,6 +125,8 @@ class Watcher:
 
     def _new_history(self, key: TopicIdPartition) -> PartitionHistory:
         topic, version = key.topic, self.transaction_version
+        if self.has_strangers and (found := foreign_history(key, self.groups, version is not None)) is not None:
+            return found
         if self.moving is not None and (
             topic in (SHORTENED, COMPACTED) or (topic, version) == (TRANSACTION_TOPIC, None)
         ):
@@ -152,6 +156,18 @@ class Watcher:
     def watch_reassignments(self) -> None:
         """From now on partitions may be moved."""
         self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
+
+    def sum_up(self) -> Progress:
+        """The progress, with what the laws have counted."""
+        progress, elections = self.progress, self.elections
+        progress.preferred_elections, progress.unclean_elections = elections.preferred, elections.unclean
+        progress.elr_elections = elections.eligible
+        if (moves := self.reassignments) is not None:
+            progress.reassignments_completed = moves.completed
+            progress.reassignments_cancelled = moves.cancelled
+        if (voters := self.voters) is not None:
+            voters.count_into(progress)
+        return progress
 
     # --- events that a node reports -----------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from pykraft.sim.trouble.elections import (
     election_faults,
     election_properties,
 )
+from pykraft.sim.trouble.foreigners import ForeignKnobs, draw_foreigners, foreign_changes
 from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
 from pykraft.sim.trouble.long_times import LONG_TIME_SEEDS, draw_long_times
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
@@ -162,6 +163,7 @@ class Knobs:
     settings: SettingKnobs | None = None
     swarm: tuple[str, ...] = ()
     """Of a swarm: the danger that it aims at, or its workload and its kinds of trouble."""
+    foreign: ForeignKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -187,6 +189,8 @@ def _draw_whole(seed: int) -> Knobs:
     knobs = _with_moving_logs(seed, knobs, draw_moving_logs(seed))
     if (settings := draw_settings(seed, knobs.elections is not None)) is not None:
         knobs = replace(knobs, **setting_changes(seed, knobs, settings))
+    if (foreign := draw_foreigners(seed)) is not None:
+        knobs = replace(knobs, **foreign_changes(knobs, foreign))
     knobs = replace(knobs, security=draw_security(seed))
     return _in_racks(knobs, Random(f"racks {seed}")) if seed % RACK_PERIOD == RACK_SEED else knobs
 

@@ -400,3 +400,18 @@ def test_random_records_of_the_internal_topics_do_not_keep_a_node_from_its_start
 @pytest.mark.parametrize("seed", range(1, 20))
 def test_many_random_records_of_the_internal_topics_do_not_keep_a_node_from_its_start(seed: int) -> None:
     attack(seed, 100)
+
+
+def test_a_coordinator_loads_its_log_again_when_it_finds_that_a_client_has_written_there() -> None:
+    """Its memory lacks what the client wrote. It finds out at its next append, as in Kafka."""
+    lone = node_with_internal_topics()
+    other = next(name for name in map(str, range(100)) if partition_for(name, PARTITIONS) == 0)
+    assert commit(lone, A, 1) is ErrorCode.NONE
+    value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=0)
+    key = OffsetCommitKey(group=other, topic="t", partition=0)
+    write(lone, TopicPartition(GROUP_TOPIC, 0), [raw(1, key, 4, value)])
+    assert committed(lone, other) == -1
+    assert commit(lone, A, 2) is ErrorCode.NOT_COORDINATOR
+    lone.run(100)
+    assert [committed(lone, other), committed(lone, A)] == [7, 2]
+    assert commit(lone, A, 3) is ErrorCode.NONE

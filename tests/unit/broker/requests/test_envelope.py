@@ -82,3 +82,17 @@ def test_a_controller_that_loses_its_leadership_says_so_to_the_broker(request_: 
     context = LoneNode.context(outbound.request, ListenerKind.CONTROLLER)
     answer = answered(opened.envelope(outbound.request, context, 0))
     assert answer == EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+
+
+def test_a_request_that_means_nothing_makes_its_envelope_unsupported() -> None:
+    """On a connection of its own it would be closed; in an envelope the connection is the broker's."""
+    asked = create_acls(rule("allow alice READ TOPIC t"))
+    asked.creations[0].operation = 0
+    channel = ControllerChannel("forwarding", lambda: Node(1, "node", 9093), 1000)
+    answered(ForwardingApis(channel).forward(asked, LoneNode.context(asked), 0))
+    (outbound,) = channel.poll(0).requests
+    opened = EnvelopeApis(lambda: True, lambda inner, _: Answer(None, hang_up=True), AllowAll())
+    context = LoneNode.context(outbound.request, ListenerKind.CONTROLLER)
+    with pytest.raises(KafkaError) as refused:
+        answered(opened.envelope(outbound.request, context, 0))
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
