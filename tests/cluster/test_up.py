@@ -68,16 +68,21 @@ def refusal(*said: object) -> str:
     return done.stderr
 
 
-def test_three_brokers_stand_on_the_ports_after_the_one_that_was_asked_for() -> None:
+def test_three_brokers_stand_on_the_ports_after_the_one_that_was_asked_for_and_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = free_ports(3)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with up("--nodes", 3, "--port", port, "--network", "staged") as (process, servers):
         kafkas_threads = 3 * 2 * (1 + 3 + 8)  # of each role: acceptor, network threads, handlers
         assert len(psutil.Process(process.pid).threads()) > kafkas_threads
         assert servers == ",".join(f"127.0.0.1:{port + n}" for n in range(3))
         brokers = AdminClient({"bootstrap.servers": servers}).list_topics(timeout=LIMIT_S).brokers.values()
         assert sorted(broker.port for broker in brokers) == [port, port + 1, port + 2]
+        assert len(list(tmp_path.iterdir())) == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_data_stay_where_they_were_asked_for_and_settings_hold(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ FACADES = (
         "commands",
         "cluster",
         "cluster_arguments",
+        "cluster_files",
         "cluster_users",
         "cluster_view",
         "timeouts",
