@@ -37,6 +37,7 @@ from pykraft.cluster_arguments import (
 )
 from pykraft.cluster_files import MOST_REPLICAS, ClusterFiles
 from pykraft.cluster_files import ClusterError as ClusterError
+from pykraft.cluster_internal_topics import InternalTopics
 from pykraft.cluster_users import add_user
 from pykraft.cluster_view import ClusterView, view_over_the_wire
 from pykraft.common.trace import RingBuffer, TraceEvent
@@ -78,6 +79,7 @@ class Cluster(ClusterFiles):
         filesystem: FileSystem | None = None,
         network: NetworkMode = "fused",
         security: ClusterSecurity | None = None,
+        internal_topics: bool = False,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -90,8 +92,11 @@ class Cluster(ClusterFiles):
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). ValueError
-        names what is wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). With
+        `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise
+        when a client first needs them, as in Kafka, and then librdkafka waits 2 s. ``pykraft up`` and the fixture
+        ``kafka`` set it; a lesson that counts metadata records does not. ValueError names what is wrong with these;
+        ClusterError if a node does not come up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
@@ -118,6 +123,8 @@ class Cluster(ClusterFiles):
         try:
             self.cluster_id = self._format()
             self._start_all()
+            if internal_topics:
+                self._holdings.others.append(InternalTopics(self.admin()))
         except BaseException:
             self._release()
             raise

@@ -49,6 +49,7 @@ FACADES = (
         "cluster",
         "cluster_arguments",
         "cluster_files",
+        "cluster_internal_topics",
         "cluster_users",
         "cluster_view",
         "timeouts",

@@ -100,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
             security=options.secure,
             host=options.host,
             advertise=options.advertise,
+            internal_topics=True,
         ) as cluster:
             _make_topics(cluster, options.topic)
             faults = []
