@@ -1,4 +1,7 @@
-"""The name by which others find this machine, as Java's ``InetAddress.getLocalHost().getCanonicalHostName()`` says it."""
+"""The name by which others find this machine.
+
+It is what Java's ``InetAddress.getLocalHost().getCanonicalHostName()`` says.
+"""
 
 import socket
 from contextlib import suppress

@@ -26,7 +26,7 @@ def test_the_name_counts_if_it_leads_back(monkeypatch: pytest.MonkeyPatch, name_
 def test_a_machine_without_an_address_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "nowhere")
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    with pytest.raises(ConfigError, match="this machine is called nowhere.*advertised.listeners must say"):
+    with pytest.raises(ConfigError, match=r"this machine is called nowhere.*advertised.listeners must say"):
         canonical_host()
 
 
