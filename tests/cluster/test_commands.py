@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -161,3 +163,72 @@ def test_what_a_dead_node_leaves_behind_is_shown(cluster: Cluster) -> None:
     told = run(cluster, "get-offsets", "--topic", f"lone|{topic}")
     assert told.stdout == f"{topic}:0:0\n"
     assert told.stderr == "Skip getting offsets for topic-partition lone-0 due to error: it has no leader\n"
+
+
+def events(text: str) -> list[dict[str, object]]:
+    """The lines of JSON, without their times."""
+    found = [json.loads(line) for line in text.splitlines()]
+    assert all(isinstance(each.pop("timestamp"), int) for each in found)
+    return found
+
+
+def test_what_verifiable_clients_say_is_what_kafkas_say(cluster: Cluster) -> None:
+    """Recorded from kafka-verifiable-producer.sh and kafka-verifiable-consumer.sh of 4.4.0."""
+    topic = make_topic(cluster, "vp")
+    sent = run(
+        cluster,
+        "verifiable-producer",
+        "--topic",
+        topic,
+        *["--max-messages", "3", "--repeating-keys", "2", "--value-prefix", "7"],
+    )
+    *begun, end = events(sent.stdout)
+    place = {"topic": "vp", "partition": 0}
+    assert begun == [
+        {"name": "startup_complete"},
+        {"name": "producer_send_success", "key": "0", "value": "7.0", "offset": 0, **place},
+        {"name": "producer_send_success", "key": "1", "value": "7.1", "offset": 1, **place},
+        {"name": "producer_send_success", "key": "0", "value": "7.2", "offset": 2, **place},
+        {"name": "shutdown_complete"},
+    ]
+    assert end.pop("avg_throughput")
+    assert end == {"name": "tool_data", "sent": 3, "acked": 3, "target_throughput": -1}
+    read = run(cluster, "verifiable-consumer", "--topic", topic, "--group-id", "vg", "--max-messages", 3, "--verbose")
+    assert events(read.stdout) == [
+        {"name": "startup_complete"},
+        {"name": "partitions_assigned", "partitions": [place]},
+        {"name": "record_data", "key": "0", "value": "7.0", **place, "offset": 0},
+        {"name": "record_data", "key": "1", "value": "7.1", **place, "offset": 1},
+        {"name": "record_data", "key": "0", "value": "7.2", **place, "offset": 2},
+        {"name": "records_consumed", "count": 3, "partitions": [{**place, "count": 3, "minOffset": 0, "maxOffset": 2}]},
+        {"name": "offsets_committed", "offsets": [{**place, "offset": 3}], "success": True},
+        {"name": "partitions_revoked", "partitions": [place]},
+        {"name": "shutdown_complete"},
+    ]
+    listed = run(cluster, "groups", "--list", "--consumer")
+    assert (
+        listed.stdout == f"{'GROUP':<20} {'TYPE':<20} {'PROTOCOL':<20}\n{'vg':<20} {'Classic':<20} {'consumer':<20} \n"
+    )
+    as_json = run(cluster, "groups", "--list", "--json")
+    assert json.loads(as_json.stdout) == {"groups": [{"group": "vg", "type": "Classic", "protocol": "consumer"}]}
+
+
+def test_the_latency_from_a_producer_to_a_consumer_is_measured_record_by_record(cluster: Cluster) -> None:
+    said = [
+        "--num-records",
+        "5",
+        "--producer-acks",
+        "all",
+        "--record-size",
+        "10",
+        "--record-key-size",
+        "2",
+        "--num-headers",
+        "1",
+    ]
+    done = run(cluster, "e2e-latency", "--topic", "e2e", *said, "--record-header-key-size", 3)
+    first, second, average, percentiles = done.stdout.splitlines()
+    assert first == 'Topic "e2e" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
+    assert re.fullmatch(r"0\t[\d.]+", second)
+    assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", average)
+    assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99\.9th = \d+", percentiles)

@@ -63,7 +63,7 @@ class TimestampTooFarError(CorruptRecordError):
         KafkaError.__init__(
             self,
             ErrorCode.INVALID_TIMESTAMP,
-            f"{topic}-{partition}, offset {offset}: the timestamp {timestamp} is no number of milliseconds that Spark can show;"
+            f"{topic}-{partition}, offset {offset}: the timestamp {timestamp} is nothing that Spark can show;"
             " has the producer written nanoseconds? Let it write milliseconds, and begin the query after this record:"
             f' startingOffsets={{"{topic}": {{"{partition}": {offset + 1}}}}}',
         )

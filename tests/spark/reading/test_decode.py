@@ -265,7 +265,7 @@ def test_a_time_in_nanoseconds_is_told_with_its_record_and_what_to_do() -> None:
         rows([raw_batch(encoded(GOOD), len(GOOD), 17, base_timestamp=nanoseconds)])
     assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
     said = str(caught.value)
-    assert f"t-3, offset 17: the timestamp {nanoseconds} is no number of milliseconds that Spark can show" in said
+    assert f"t-3, offset 17: the timestamp {nanoseconds} is nothing that Spark can show" in said
     assert "has the producer written nanoseconds?" in said
     assert 'startingOffsets={"t": {"3": 18}}' in said
 
