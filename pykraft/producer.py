@@ -27,7 +27,7 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 from time import time_ns
-from typing import Any, Generic, Self, Unpack
+from typing import Any, Generic, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.arguments import (
@@ -63,15 +63,15 @@ Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 class SentRecordMetadata(RecordMetadata):
     """Where a record is, and how many bytes its key and its value have; -1 for None."""
 
-    serialized_key_size: int
-    serialized_value_size: int
+    sizes: tuple[int, int]
 
-    @classmethod
-    def of(cls, place: RecordMetadata, key_size: int, value_size: int) -> Self:
-        found = cls._make(place)
-        found.serialized_key_size = key_size
-        found.serialized_value_size = value_size
-        return found
+    @property
+    def serialized_key_size(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def serialized_value_size(self) -> int:
+        return self.sizes[1]
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -139,7 +139,9 @@ class RecordFuture(Future[SentRecordMetadata]):
             self.set_exception(error)
         else:
             assert metadata is not None
-            self.set_result(SentRecordMetadata.of(metadata, *self._sizes))
+            place = tuple.__new__(SentRecordMetadata, metadata)
+            place.sizes = self._sizes
+            self.set_result(place)
 
 
 @with_habits(OF_PRODUCER)
