@@ -93,10 +93,9 @@ class Cluster(ClusterFiles):
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
         (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). With
-        `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise
-        when a client first needs them, as in Kafka, and then librdkafka waits 2 s. ``pykraft up`` and the fixture
-        ``kafka`` set it; a lesson that counts metadata records does not. ValueError names what is wrong with these;
-        ClusterError if a node does not come up.
+        `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise when a
+        client first needs them, as in Kafka, and librdkafka waits 2 s then. ``pykraft up`` and the fixture ``kafka``
+        set it; lessons count records without. ValueError: what is wrong with these; ClusterError: no node comes up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
@@ -117,19 +116,17 @@ class Cluster(ClusterFiles):
         self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
         self._released = release_when_forgotten(self, self._holdings)
         self._begin_watching()
-        self._is_closed = False
         self._extra = dict(properties or {})
-        self.secure_files: SecureFiles | None = None
         try:
             self.cluster_id = self._format()
-            self._start_all()
-            if internal_topics:
-                self._holdings.others.append(InternalTopics(self.admin()))
+            self._start_all(internal_topics)
         except BaseException:
             self._release()
             raise
 
     def _begin_watching(self) -> None:
+        self._is_closed = False
+        self.secure_files: SecureFiles | None = None
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
         self._last_seen: dict[int, NodeView] = {}
         self._admin: Admin | None = None
@@ -138,10 +135,12 @@ class Cluster(ClusterFiles):
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    def _start_all(self) -> None:
+    def _start_all(self, internal_topics: bool) -> None:
         for node_id in self.node_ids:
             self._start(node_id)
         self._wait_until_ready(self.node_ids)
+        if internal_topics:
+            self._holdings.others.append(InternalTopics(self.admin()))
 
     def _start(self, node_id: int) -> None:
         if (seen := self._last_seen.get(node_id)) is not None:  # it is not ready because it was so before

@@ -320,8 +320,7 @@ _ZOOKEEPER = "zookeeper."
 
 
 def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] = no_host) -> NodeConfig:
-    """Check a node's properties; ConfigError says what is wrong in one sentence. `own_host` says what others call this
-    machine, for listeners without a host."""
+    """Check a node's properties; ConfigError says what is wrong. `own_host` says what others call this machine."""
     of_zookeeper = sorted(name for name in properties if name.startswith(_ZOOKEEPER))
     if of_zookeeper and "process.roles" not in properties:
         raise ConfigError(

@@ -34,7 +34,7 @@ from pykraft.client.config import ADMIN_CONFIG
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, table
 from pykraft.common.settings.config import parse_properties
 from pykraft.common.types import ZERO_UUID, Uuid
-from pykraft.runtime.own_host import canonical_host
+from pykraft.network.own_host import canonical_host
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import OsFileSystem
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from pykraft.broker.settings.config import NodeConfig, advice, read_node_config
 from pykraft.commands.common import read_text, tell
 from pykraft.common.settings.config import parse_properties
-from pykraft.runtime.own_host import canonical_host
+from pykraft.network.own_host import canonical_host
 
 
 def read_config(file: Path, overrides: Mapping[str, str] = MappingProxyType({})) -> NodeConfig:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pykraft.runtime.temporary import MARK, TemporaryPlace, remove_abandoned
+from pykraft.runtime.temporary import MARK, TemporaryPlace, _mark_of, remove_abandoned
 from tests.harness.tree import ROOT
 
 PROGRAM = """
@@ -109,6 +109,13 @@ def test_a_directory_whose_node_still_runs_stays(folder: Path, other: tuple[subp
         assert node.stdout.readline()
         assert remove_abandoned(folder) == []
     assert remove_abandoned(folder) == [path]
+
+
+def test_the_directory_of_a_process_that_has_lost_its_lock_stays_while_it_lives(folder: Path) -> None:
+    path = folder / "pykraft-unlocked"
+    path.mkdir()
+    (path / MARK).write_text(_mark_of(path, os.getppid()))
+    assert remove_abandoned(folder) == []
 
 
 def test_a_number_that_another_process_has_now_is_no_life_sign(

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from pykraft.common.errors import ConfigError
-from pykraft.runtime.own_host import canonical_host
+from pykraft.network.own_host import canonical_host
 
 ADDRESSES = {"laptop": ["::1", "10.0.0.7"], "laptop.example.org": ["10.0.0.7"], "liar.example.org": ["10.0.0.9"]}
 
