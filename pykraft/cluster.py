@@ -100,7 +100,7 @@ class Cluster(ClusterFiles):
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
         self._racks, self._reach = rack_of_each(racks, nodes), reach_of(host, advertise)
-        self._filesystem = filesystem
+        self._filesystem, self._extra = filesystem, dict(properties or {})
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
         self.directory, temporary = self._place(directory)
@@ -116,7 +116,6 @@ class Cluster(ClusterFiles):
         self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
         self._released = release_when_forgotten(self, self._holdings)
         self._begin_watching()
-        self._extra = dict(properties or {})
         try:
             self.cluster_id = self._format()
             self._start_all(internal_topics)
