@@ -148,6 +148,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
+    if name in (classes := import_module("pykraft.client.habits").CLASSES):
+        raise ImportError(f"pykraft has no {name}: import {classes[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module pykraft has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -18,20 +18,18 @@ The work is done by `pykraft.client.administration.admin`, which has no thread; 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random, SystemRandom
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.administration.acls import (
     AclBinding,
     AclBindingFilter,
-    AclCalls,
     acl_binding,
     acl_filter,
     without_errors,
 )
 from pykraft.client.administration.admin import (
     PARTITIONS_PER_RESPONSE,
-    AdminCalls,
     ApiVersions,
     ClusterDescription,
     NewPartitions,
@@ -42,35 +40,33 @@ from pykraft.client.administration.admin import (
     new_topic,
 )
 from pykraft.client.administration.configs import (
-    ConfigCalls,
     ConfigChanges,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
     config_resource,
+    new_configs,
 )
-from pykraft.client.administration.elections import Elected, ElectionCalls, ElectionType, election_type
-from pykraft.client.administration.features import FeatureCalls, FeatureMetadata, FeatureUpdate, feature_update
-from pykraft.client.administration.group_offsets import CommittedOffsets, GroupOffsetCalls, PartitionErrors
+from pykraft.client.administration.core import AdminCore, all_or_first_error, endpoint, uuid
+from pykraft.client.administration.elections import Elected, ElectionType, election_type
+from pykraft.client.administration.features import FeatureMetadata, FeatureUpdate, feature_update
+from pykraft.client.administration.group_offsets import CommittedOffsets, PartitionErrors
 from pykraft.client.administration.groups import (
     ConsumerGroupDescription,
-    GroupCalls,
     GroupListing,
     GroupState,
     GroupType,
 )
-from pykraft.client.administration.logs import LogCalls, LogDirDescription
+from pykraft.client.administration.logs import LogDirDescription
 from pykraft.client.administration.quotas import (
     ClientQuotaEntity,
     ClientQuotaFilter,
-    QuotaCalls,
     Quotas,
     quota_changes,
     quota_filter,
 )
-from pykraft.client.administration.reassignments import PartitionReassignment, ReassignmentCalls, target_replicas
+from pykraft.client.administration.reassignments import PartitionReassignment, target_replicas
 from pykraft.client.administration.scram import (
-    ScramCalls,
     ScramCredentialInfo,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
@@ -79,66 +75,37 @@ from pykraft.client.administration.scram import (
 from pykraft.client.administration.transaction_admin import (
     AbortTransactionSpec,
     ProducerState,
-    TransactionAdminCalls,
     TransactionDescription,
     TransactionListing,
     TransactionState,
 )
-from pykraft.client.api_driver import Answers, ApiDriver
+from pykraft.client.api_driver import Answers
 from pykraft.client.arguments import (
     LARGEST_INT32,
     by_name,
     committed_offset,
+    flag,
     topic_names,
     topic_partition,
     whole_number,
 )
-from pykraft.client.config import admin_config, bootstrap_endpoints
+from pykraft.client.config import public_settings
 from pykraft.client.consuming.commits import OffsetAndMetadata
-from pykraft.client.consuming.offsets import OffsetAndTimestamp, OffsetLookups
-from pykraft.client.metadata import ClusterMetadata
+from pykraft.client.consuming.offsets import OffsetAndTimestamp
+from pykraft.client.habits import OF_ADMIN, ByName, with_habits
 from pykraft.client.producing.numbering import ProducerIdAndEpoch
 from pykraft.client.settings import AdminSettings
-from pykraft.common.core import Poll, Promise, merge
+from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Endpoint, TopicPartition, Uuid
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
 from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
 
-K = TypeVar("K", str, TopicPartition)
 T = TypeVar("T")
 _numbers = itertools.count(1)
 
 
-class _AdminCore:
-    """An admin client without a thread. It is a RequestManager."""
-
-    def __init__(self, settings: Mapping[str, Any], random: Random) -> None:
-        self.config = admin_config(settings)
-        of_controllers = bool(self.config[keys.BOOTSTRAP_CONTROLLERS])
-        given = keys.BOOTSTRAP_CONTROLLERS if of_controllers else keys.BOOTSTRAP_SERVERS
-        self.metadata = ClusterMetadata(self.config, bootstrap_endpoints(self.config, given), random, of_controllers)
-        self.metadata.may_create_topics = False
-        self.metadata.request_update()
-        self._driver = ApiDriver(self.config, self.metadata, random)
-        self.lookups = OffsetLookups(self.config, self._driver)
-        self.ask = AdminCalls(self._driver)
-        self.configs = ConfigCalls(self._driver)
-        self.elections = ElectionCalls(self._driver)
-        self.features = FeatureCalls(self._driver)
-        self.logs = LogCalls(self._driver)
-        self.reassignments = ReassignmentCalls(self._driver)
-        self.groups = GroupCalls(self._driver)
-        self.group_offsets = GroupOffsetCalls(self._driver)
-        self.transactions = TransactionAdminCalls(self._driver)
-        self.acls = AclCalls(self._driver)
-        self.scram = ScramCalls(self._driver)
-        self.quotas = QuotaCalls(self._driver)
-
-    def poll(self, now: int) -> Poll:
-        return merge([self._driver.poll(now), self.metadata.poll(now)])
-
-
+@with_habits(OF_ADMIN)
 class Admin(ClosesOnExit):
     """Asks and orders. It may be used by several threads."""
 
@@ -146,8 +113,9 @@ class Admin(ClosesOnExit):
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
         by_name("Admin", misplaced)
         random = Random()
-        self._core = _AdminCore(settings, random)
+        self._core = AdminCore(settings, random)
         config = self._core.config
+        self.config = public_settings(config)
         self._timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
         self._request_timeout_ms: int = config[keys.REQUEST_TIMEOUT_MS]
         client_id = config[keys.CLIENT_ID] or f"pykraft-admin-{next(_numbers)}"
@@ -165,24 +133,29 @@ class Admin(ClosesOnExit):
         """Make one topic; its id. KafkaError says why not."""
         return self.create_topics([NewTopic(name, partitions, replication_factor, {}, configs or {})])[name]
 
-    def create_topics(self, topics: Iterable[NewTopic], validate_only: bool = False) -> dict[str, Uuid]:
+    def create_topics(
+        self, topics: Iterable[NewTopic], validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, Uuid]:
         """Make topics; their ids. KafkaError says why the first of those that failed did; the others are made."""
         wanted = list(map(new_topic, topics))
-        timeout_ms = self._request_timeout_ms
-        return self._ask(lambda deadline: self._core.ask.create_topics(wanted, validate_only, timeout_ms, deadline))
+        only, limit_ms = flag("validate_only", validate_only), self._limit_ms(timeout_ms)
+        return self._ask(lambda end: self._core.ask.create_topics(wanted, only, limit_ms, end), timeout_ms)
 
-    def create_partitions(self, topics: Mapping[str, NewPartitions | int], validate_only: bool = False) -> None:
+    def create_partitions(
+        self, topics: Mapping[str, NewPartitions | int], validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
         """Give topics more partitions: name -> how many in all. Keys go on in other partitions than before. KafkaError
         says why the first of those that failed did; the others have grown."""
         wanted = {name: new_partitions(count) for name, count in topics.items()}
         topic_names(wanted)
-        timeout_ms = self._request_timeout_ms
-        self._ask(lambda deadline: self._core.ask.create_partitions(wanted, validate_only, timeout_ms, deadline))
+        only, limit_ms = flag("validate_only", validate_only), self._limit_ms(timeout_ms)
+        self._ask(lambda end: self._core.ask.create_partitions(wanted, only, limit_ms, end), timeout_ms)
 
-    def delete_topics(self, names: Iterable[str]) -> None:
+    def delete_topics(self, names: Iterable[str], timeout_ms: int | None = None) -> None:
         """Delete topics and all that is in them."""
         wanted = topic_names(names)
-        self._ask(lambda deadline: self._core.ask.delete_topics(wanted, self._request_timeout_ms, deadline))
+        limit_ms = self._limit_ms(timeout_ms)
+        self._ask(lambda end: self._core.ask.delete_topics(wanted, limit_ms, end), timeout_ms)
 
     def list_topics(self) -> list[str]:
         """The names of all topics."""
@@ -195,7 +168,8 @@ class Admin(ClosesOnExit):
         has at most this many partitions, and at most ``max.request.partition.size.limit`` of the broker."""
         wanted = None if names is None else topic_names(names)
         limit = whole_number("partition_size_limit_per_response", partition_size_limit_per_response, LARGEST_INT32)
-        return self._ask(lambda deadline: self._core.ask.describe_topics(wanted, deadline, limit))
+        found = self._ask(lambda deadline: self._core.ask.describe_topics(wanted, deadline, limit))
+        return ByName(found)
 
     def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = 0
@@ -205,15 +179,20 @@ class Admin(ClosesOnExit):
         found = self._ask(lambda deadline: self._core.lookups.find(wanted, isolation_level, deadline))
         return dict(found)
 
-    def elect_leaders(self, kind: ElectionType | str, partitions: Iterable[TopicPartition] | None = None) -> Elected:
+    def elect_leaders(
+        self,
+        kind: ElectionType | str,
+        partitions: Iterable[TopicPartition] | None = None,
+        timeout_ms: int | None = None,
+    ) -> Elected:
         """Elect leaders of these partitions, or of all: "preferred" is the first replica of the assignment, if it is in
         sync; "unclean" is any replica that is alive, if there is no leader, and may cost acknowledged records. Returns
         for each partition None, or the KafkaError that says why no leader was elected. Of all partitions, those that
         have the right leader already are left out."""
         wanted = None if partitions is None else [topic_partition(key) for key in partitions]
         which = election_type(kind)
-        timeout_ms = self._request_timeout_ms
-        return self._ask(lambda deadline: self._core.elections.elect_leaders(which, wanted, timeout_ms, deadline))
+        limit_ms = self._limit_ms(timeout_ms)
+        return self._ask(lambda end: self._core.elections.elect_leaders(which, wanted, limit_ms, end), timeout_ms)
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
@@ -221,44 +200,50 @@ class Admin(ClosesOnExit):
         self,
         targets: Mapping[TopicPartition, Sequence[int] | None],
         allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
     ) -> None:
         """Move partitions: each to these brokers, the preferred leader first; None cancels a reassignment. Returns when
         the reassignments have begun; they have ended when `list_partition_reassignments` is empty. KafkaError says why
         the first of those that failed did; the others go on."""
-        _without_errors(self.try_alter_partition_reassignments(targets, allow_replication_factor_change))
+        all_or_first_error(self.try_alter_partition_reassignments(targets, allow_replication_factor_change, timeout_ms))
 
     def try_alter_partition_reassignments(
         self,
         targets: Mapping[TopicPartition, Sequence[int] | None],
         allow_replication_factor_change: bool = True,
+        timeout_ms: int | None = None,
     ) -> PartitionErrors:
         """As `alter_partition_reassignments`; returns each partition's error, or None."""
         wanted = {topic_partition(key): target_replicas(brokers) for key, brokers in targets.items()}
-        ask, timeout_ms = self._core.reassignments.alter_partition_reassignments, self._request_timeout_ms
-        return self._ask(lambda deadline: ask(wanted, allow_replication_factor_change, timeout_ms, deadline))
+        ask, limit_ms = self._core.reassignments.alter_partition_reassignments, self._limit_ms(timeout_ms)
+        return self._ask(lambda end: ask(wanted, allow_replication_factor_change, limit_ms, end), timeout_ms)
 
     def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[TopicPartition] | None = None, timeout_ms: int | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """Those of these partitions, or of all, that are being reassigned: their replicas at the moment, and which of
         them are added and removed."""
         wanted = None if partitions is None else list(map(topic_partition, partitions))
-        ask, timeout_ms = self._core.reassignments.list_partition_reassignments, self._request_timeout_ms
-        return self._ask(lambda deadline: ask(wanted, timeout_ms, deadline))
+        ask, limit_ms = self._core.reassignments.list_partition_reassignments, self._limit_ms(timeout_ms)
+        return self._ask(lambda end: ask(wanted, limit_ms, end), timeout_ms)
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
-    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
         """Delete the records before these offsets; -1 means the high watermark. Returns the new log start offset of
         each partition, which all its live replicas have. KafkaError says why the first of those that failed did; the
         others are done."""
-        return _without_errors(self.try_delete_records(offsets))
+        return all_or_first_error(self.try_delete_records(offsets, timeout_ms))
 
-    def try_delete_records(self, offsets: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:
+    def try_delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int | None = None
+    ) -> Answers[TopicPartition, int]:
         """As `delete_records`, with the error in the place of the offset where there was one."""
         wanted = {topic_partition(key): offset for key, offset in offsets.items()}
-        timeout_ms = self._request_timeout_ms
-        return self._ask(lambda deadline: self._core.logs.delete_records(wanted, timeout_ms, deadline))
+        limit_ms = self._limit_ms(timeout_ms)
+        return self._ask(lambda end: self._core.logs.delete_records(wanted, limit_ms, end), timeout_ms)
 
     def describe_log_dirs(self, brokers: Iterable[int]) -> dict[int, dict[str, LogDirDescription]]:
         """Of each of these brokers the log directories by path: their replicas' sizes, and the space on the disk."""
@@ -275,11 +260,9 @@ class Admin(ClosesOnExit):
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of topics, groups and brokers, by name. KafkaError says why the first that failed did."""
         wanted = list(map(config_resource, resources))
-        return self._ask(
-            lambda deadline: self._core.configs.describe_configs(
-                wanted, include_synonyms, include_documentation, deadline
-            )
-        )
+        ask = self._core.configs.describe_configs
+        found = self._ask(lambda deadline: ask(wanted, include_synonyms, include_documentation, deadline))
+        return ByName(found)
 
     def list_config_resources(self, types: Iterable[ConfigResourceType] = ()) -> list[ConfigResource]:
         """The resources of these types, or of all types. Of groups only those with settings of their own."""
@@ -294,6 +277,10 @@ class Admin(ClosesOnExit):
         wanted = {config_resource(resource): some for resource, some in changes.items()}
         self._ask(lambda deadline: self._core.configs.incremental_alter_configs(wanted, validate_only, deadline))
 
+    def alter_configs(self, resources: Iterable[ConfigResource], validate_only: bool = False) -> None:
+        """The same for resources that bring their new settings: ``ConfigResource("TOPIC", "flights", {...})``."""
+        self.incremental_alter_configs({each: new_configs(each) for each in resources}, validate_only)
+
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
@@ -302,10 +289,14 @@ class Admin(ClosesOnExit):
         wanted_states, wanted_types = list(map(GroupState, states)), list(map(GroupType, types))
         return self._ask(lambda deadline: self._core.groups.list_groups(wanted_states, wanted_types, deadline))
 
+    def list_consumer_groups(self) -> list[tuple[str, str]]:
+        """Group id and protocol type of each group of consumers, as kafka-python has it; `list_groups` says more."""
+        return [(group.group_id, group.protocol_type) for group in self.list_groups() if group.is_of_consumers]
+
     def describe_consumer_groups(self, group_ids: Iterable[str]) -> dict[str, ConsumerGroupDescription]:
         """State, coordinator, members and their partitions of each of these groups. KafkaError says why the first that
         failed did: GROUP_ID_NOT_FOUND, or INCONSISTENT_GROUP_PROTOCOL if its members are not consumers."""
-        return _without_errors(self.try_describe_consumer_groups(group_ids))
+        return ByName(all_or_first_error(self.try_describe_consumer_groups(group_ids)))
 
     def try_describe_consumer_groups(self, group_ids: Iterable[str]) -> Answers[str, ConsumerGroupDescription]:
         """As `describe_consumer_groups`, with the error in the place of the description where there was one."""
@@ -315,7 +306,7 @@ class Admin(ClosesOnExit):
     def delete_consumer_groups(self, group_ids: Iterable[str]) -> None:
         """Forget these groups with their offsets. KafkaError says why the first of those that failed did
         (NON_EMPTY_GROUP: it has active members); the others are deleted."""
-        _without_errors(self.try_delete_consumer_groups(group_ids))
+        all_or_first_error(self.try_delete_consumer_groups(group_ids))
 
     def try_delete_consumer_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
         """As `delete_consumer_groups`; returns each group's error, or None."""
@@ -329,7 +320,7 @@ class Admin(ClosesOnExit):
         did; the others have left."""
         wanted = None if group_instance_ids is None else list(group_instance_ids)
         ask = self._core.groups.remove_members_from_consumer_group
-        _without_errors(self._ask(lambda deadline: ask(group_id, wanted, reason, deadline)))
+        all_or_first_error(self._ask(lambda deadline: ask(group_id, wanted, reason, deadline)))
 
     def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, require_stable: bool = False
@@ -348,7 +339,7 @@ class Admin(ClosesOnExit):
             for group, partitions in groups.items()
         }
         ask = self._core.group_offsets.list_consumer_group_offsets
-        return _without_errors(self._ask(lambda deadline: ask(wanted, require_stable, deadline)))
+        return all_or_first_error(self._ask(lambda deadline: ask(wanted, require_stable, deadline)))
 
     def alter_consumer_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
@@ -357,7 +348,7 @@ class Admin(ClosesOnExit):
         why the first partition that failed did (UNKNOWN_MEMBER_ID: the group has active members); the others are
         committed."""
         wanted = {topic_partition(key): OffsetAndMetadata(*committed_offset(place)) for key, place in offsets.items()}
-        _without_errors(
+        all_or_first_error(
             self._ask(
                 lambda deadline: self._core.group_offsets.alter_consumer_group_offsets(group_id, wanted, deadline)
             )
@@ -366,7 +357,7 @@ class Admin(ClosesOnExit):
     def delete_consumer_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget the group's offsets in these partitions. KafkaError says why the first that failed did
         (GROUP_SUBSCRIBED_TO_TOPIC: its members read the topic); the others are forgotten."""
-        _without_errors(self.try_delete_consumer_group_offsets(group_id, partitions))
+        all_or_first_error(self.try_delete_consumer_group_offsets(group_id, partitions))
 
     def try_delete_consumer_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> PartitionErrors:
         """As `delete_consumer_group_offsets`; returns each partition's error, or None. KafkaError: the whole group is
@@ -394,7 +385,7 @@ class Admin(ClosesOnExit):
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """State, producer, timeout and partitions of each transactional id. KafkaError says why the first that failed
         did: TRANSACTIONAL_ID_NOT_FOUND."""
-        return _without_errors(self.try_describe_transactions(transactional_ids))
+        return all_or_first_error(self.try_describe_transactions(transactional_ids))
 
     def try_describe_transactions(self, transactional_ids: Iterable[str]) -> Answers[str, TransactionDescription]:
         """As `describe_transactions`, with the error in the place of the description where there was one."""
@@ -408,7 +399,7 @@ class Admin(ClosesOnExit):
         why the first that failed did."""
         wanted = list(map(topic_partition, partitions))
         ask = self._core.transactions.describe_producers
-        return _without_errors(self._ask(lambda deadline: ask(wanted, broker_id, deadline)))
+        return all_or_first_error(self._ask(lambda deadline: ask(wanted, broker_id, deadline)))
 
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """Write an abort marker into one partition, whatever the transaction's coordinator knows: for a transaction
@@ -420,7 +411,7 @@ class Admin(ClosesOnExit):
         producer id and new epoch. KafkaError says why the first that failed did; the others are fenced."""
         wanted, timeout_ms = list(transactional_ids), self._request_timeout_ms
         ask = self._core.transactions.fence_producers
-        return _without_errors(self._ask(lambda deadline: ask(wanted, timeout_ms, deadline)))
+        return all_or_first_error(self._ask(lambda deadline: ask(wanted, timeout_ms, deadline)))
 
     # --- rules of access ----------------------------------------------------------------------------------------------
 
@@ -503,12 +494,14 @@ class Admin(ClosesOnExit):
         run at."""
         return self._ask(lambda deadline: self._core.features.describe_features(node_id, deadline))
 
-    def update_features(self, updates: Mapping[str, FeatureUpdate | int], validate_only: bool = False) -> None:
+    def update_features(
+        self, updates: Mapping[str, FeatureUpdate | int], validate_only: bool = False, timeout_ms: int | None = None
+    ) -> None:
         """Give features these levels: a number is an upgrade, a FeatureUpdate says which way it may go. All of them
         change or none; KafkaError says why none did."""
         wanted = {name: feature_update(update) for name, update in updates.items()}
-        timeout_ms = self._request_timeout_ms
-        self._ask(lambda deadline: self._core.features.update_features(wanted, validate_only, timeout_ms, deadline))
+        only, limit_ms = flag("validate_only", validate_only), self._limit_ms(timeout_ms)
+        self._ask(lambda end: self._core.features.update_features(wanted, only, limit_ms, end), timeout_ms)
 
     def describe_quorum(self) -> QuorumDescription:
         """The leader of the metadata quorum, its epoch, and how far each voter and observer is."""
@@ -529,10 +522,10 @@ class Admin(ClosesOnExit):
             cluster_id=cluster_id,
             timeout_ms=self._request_timeout_ms,
             voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
-            voter_directory_id=_uuid(directory_id),
+            voter_directory_id=uuid(directory_id),
             listeners=[
-                ListenerEndpoint(name=name, host=endpoint.host, port=endpoint.port)
-                for name, endpoint in ((name, _endpoint(given)) for name, given in sorted(endpoints.items()))
+                ListenerEndpoint(name=name, host=place.host, port=place.port)
+                for name, place in ((name, endpoint(given)) for name, given in sorted(endpoints.items()))
             ],
         )
         self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
@@ -543,29 +536,20 @@ class Admin(ClosesOnExit):
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id,
             voter_id=whole_number("a voter's id", voter_id, LARGEST_INT32),
-            voter_directory_id=_uuid(directory_id),
+            voter_directory_id=uuid(directory_id),
         )
         self._ask(lambda deadline: self._core.ask.change_voters(request, deadline))
 
-    def _ask(self, question: Callable[[int], Promise[T | KafkaError]]) -> T:
-        return self._thread.ask(lambda now: question(now + self._timeout_ms))
+    def _ask(self, question: Callable[[int], Promise[T | KafkaError]], timeout_ms: int | None = None) -> T:
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        return self._thread.ask(lambda now: question(now + limit_ms))
+
+    def _limit_ms(self, timeout_ms: int | None) -> int:
+        """How long the brokers may take: what a call says, else ``request.timeout.ms``."""
+        if timeout_ms is None:
+            return self._request_timeout_ms
+        return whole_number("timeout_ms", timeout_ms, LARGEST_INT32)
 
     def close(self) -> None:
         """Stop."""
         self._thread.close()
-
-
-def _uuid(given: Uuid | str) -> Uuid:
-    return given if isinstance(given, Uuid) else Uuid.parse(given)
-
-
-def _endpoint(given: Endpoint | str) -> Endpoint:
-    return given if isinstance(given, Endpoint) else Endpoint.parse(given)
-
-
-def _without_errors(found: dict[K, T | KafkaError]) -> dict[K, T]:
-    """The answers, where none is an error; else the first error, in the order of the keys."""
-    for _, answer in sorted(found.items(), key=lambda item: item[0]):
-        if isinstance(answer, KafkaError):
-            raise answer
-    return {key: answer for key, answer in found.items() if not isinstance(answer, KafkaError)}

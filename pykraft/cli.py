@@ -14,6 +14,7 @@
     python -m pykraft produce --bootstrap-server HOST:PORT --topic NAME
     python -m pykraft consume --bootstrap-server HOST:PORT --topic NAME --from-beginning
     python -m pykraft get-offsets --bootstrap-server HOST:PORT
+    python -m pykraft groups --bootstrap-server HOST:PORT --list
     python -m pykraft consumer-groups --bootstrap-server HOST:PORT --describe --all-groups
     python -m pykraft transactions --bootstrap-server HOST:PORT list
 
@@ -26,6 +27,9 @@
 
     python -m pykraft producer-perf-test --bootstrap-server HOST:PORT --topic NAME --num-records N ...
     python -m pykraft consumer-perf-test --bootstrap-server HOST:PORT --topic NAME --num-records N
+    python -m pykraft e2e-latency --bootstrap-server HOST:PORT --topic NAME --num-records N ...
+    python -m pykraft verifiable-producer --bootstrap-server HOST:PORT --topic NAME
+    python -m pykraft verifiable-consumer --bootstrap-server HOST:PORT --topic NAME --group-id GROUP
 
     python -m pykraft delete-records --bootstrap-server HOST:PORT --offset-json-file FILE
     python -m pykraft log-dirs --bootstrap-server HOST:PORT --describe
@@ -45,7 +49,9 @@ kafka-server-start.sh, kafka-topics.sh, kafka-configs.sh, kafka-console-producer
 kafka-get-offsets.sh, kafka-consumer-groups.sh, kafka-transactions.sh, kafka-acls.sh, kafka-leader-election.sh,
 kafka-features.sh, kafka-metadata-quorum.sh, kafka-cluster.sh, kafka-broker-api-versions.sh,
 kafka-producer-perf-test.sh, kafka-consumer-perf-test.sh, kafka-delete-records.sh, kafka-log-dirs.sh,
-kafka-reassign-partitions.sh, kafka-dump-log.sh. The clients work with Apache Kafka as well, and Kafka's tools with a
+kafka-reassign-partitions.sh, kafka-dump-log.sh, kafka-groups.sh, kafka-e2e-latency.sh, kafka-verifiable-producer.sh,
+kafka-verifiable-consumer.sh. Without --bootstrap-server they connect to what the environment variable
+PYKRAFT_BOOTSTRAP says, else to 127.0.0.1:9092. The clients work with Apache Kafka as well, and Kafka's tools with a
 pykraft node.
 
 A verb is a module of `pykraft.commands` (`commands.verbs` has the table), and only the one that is asked for is
@@ -57,7 +63,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 from pykraft import __version__
@@ -67,6 +75,8 @@ from pykraft.common.errors import ConfigError, KafkaError
 from pykraft.extras import ExtraNotInstalledError
 
 _INTERRUPTED = 130
+_SCRIPTS = {"console-producer": "produce", "console-consumer": "consume", "server-start": "server"}
+"""Kafka's scripts whose verbs here have other names."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -91,7 +101,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(said: Sequence[str]) -> int:
     try:
-        options = _parser(said).parse_args(said)
+        _check_verb(said)
+        parser = _parser(said)
+        options, unknown = parser.parse_known_args(said)
+        if unknown:
+            command = _parsers_below(parser)[options.command]
+            command.error(_unknown(command, unknown))
         code: int = import_module(module_of(options.command)).run(options)
         return code
     except (CommandError, ConfigError, KafkaError, ExtraNotInstalledError, OSError) as error:
@@ -100,6 +115,37 @@ def _run(said: Sequence[str]) -> int:
         return _INTERRUPTED
     except SystemExit:  # --help was said, and has been answered
         return 0
+
+
+def _check_verb(said: Sequence[str]) -> None:
+    """CommandError names the nearest command, also for a script of Kafka's."""
+    if not said or said[0].startswith("-") or said[0] in COMMANDS:
+        return
+    bare = said[0].removesuffix(".sh").removeprefix("kafka-")
+    nearest = [_SCRIPTS[bare]] if bare in _SCRIPTS else get_close_matches(bare, COMMANDS, 1)
+    meant = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(COMMANDS)}"
+    raise CommandError(f"there is no command {said[0]}: {meant} ({_name()} --help lists them)")
+
+
+def _unknown(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """What is wrong with words that the command does not know, and which option may be meant."""
+    below = [each for parser in _parsers_below(command).values() for each in parser._actions]
+    options = [name for action in (*command._actions, *below) for name in action.option_strings]
+    slips = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    nearest = [match for slip in slips[:1] for match in get_close_matches(slip, options, 1)]
+    meant = f". Did you mean {nearest[0]}?" if nearest else ""
+    return f"unrecognized arguments: {' '.join(unknown)}{meant}"
+
+
+def _parsers_below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Those of its verbs, if it has some."""
+    found = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: each for choices in found for name, each in choices.items()}
+
+
+def _name() -> str:
+    """How this was started: what is typed again."""
+    return "pykraft" if Path(sys.argv[0]).name == "pykraft" else "python -m pykraft"
 
 
 def _refusal(error: Exception) -> int:
@@ -122,7 +168,7 @@ def _prepare_streams() -> None:
 
 
 def _parser(said: Sequence[str]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m pykraft", description="A complete small Kafka, to learn from.")
+    parser = _Parser(prog=_name(), description="A complete small Kafka, to learn from.")
     parser.add_argument("--version", action="version", version=f"pykraft {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for name, meaning in COMMANDS.items():

@@ -16,7 +16,6 @@ its own, started by the same command as from a shell.
 story. A cluster that is garbage collected is stopped, too, but then no exception tells of a node that died.
 """
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,50 +28,38 @@ from pykraft.admin import Admin
 from pykraft.broker.describe import TAIL, NodeView
 from pykraft.broker.faults import Fault, make_fault
 from pykraft.broker.node import Node
-from pykraft.broker.settings.config import advice, read_node_config
-from pykraft.broker.startup.storage_format import format_directories
+from pykraft.broker.settings.config import read_node_config
 from pykraft.cluster_arguments import (
-    FIRST_CONTROLLER_ID,
-    INSTEAD,
     ClusterMode,
     check_arguments,
-    known_port,
     rack_of_each,
     reach_of,
 )
-from pykraft.cluster_users import add_user, check_secured_before
+from pykraft.cluster_files import MOST_REPLICAS, ClusterFiles
+from pykraft.cluster_files import ClusterError as ClusterError
+from pykraft.cluster_internal_topics import InternalTopics
+from pykraft.cluster_users import add_user
 from pykraft.cluster_view import ClusterView, view_over_the_wire
-from pykraft.common.settings.config import format_properties, parse_properties
 from pykraft.common.trace import RingBuffer, TraceEvent
-from pykraft.common.types import Uuid
 from pykraft.controller.features import levels_with
 from pykraft.metadata.hiding import without_secrets_of_metadata
 from pykraft.runtime.clock import StallTolerantClock, monotonic_s
 from pykraft.runtime.holdings import Holdings, release_when_forgotten
-from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
+from pykraft.runtime.ports import HOST
 from pykraft.runtime.process import NodeProcess
-from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with, write_private
+from pykraft.runtime.secure_files import ADMIN, ClusterSecurity, SecureFiles, listener_with
 from pykraft.runtime.threaded import NetworkMode, NodeStopped, NodeThread
-from pykraft.storage.disk.checkpoint import read_meta_properties
-from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
-from pykraft.storage.upkeep.log_manager import lock_directory
-from pykraft.timeouts import PROFILES, TimeoutProfile, Timeouts, describe_timeouts
+from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.timeouts import TimeoutProfile, Timeouts, describe_timeouts
 from pykraft.transport.frame_recorder import RecordedFrames
 
 T = TypeVar("T")
 _START_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _ASK_TIMEOUT_MS = 2000
-_MOST_REPLICAS = 3
-_LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
-"""A lesson has a few groups and producers. Kafka's 50 partitions would keep the first of them waiting."""
 
 
-class ClusterError(RuntimeError):
-    """A node died, or did not come up; the message says which and why."""
-
-
-class Cluster:
+class Cluster(ClusterFiles):
     """Some brokers and controllers on 127.0.0.1."""
 
     def __init__(
@@ -92,6 +79,7 @@ class Cluster:
         filesystem: FileSystem | None = None,
         network: NetworkMode = "fused",
         security: ClusterSecurity | None = None,
+        internal_topics: bool = False,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -104,16 +92,18 @@ class Cluster:
         `features` are levels by name for a new cluster, where it is to have others than usual
         (``{"eligible.leader.replicas.version": 0}``). Nodes that are threads reach the disk through `filesystem`, if
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
-        (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). ValueError
-        names what is wrong with these; ClusterError if a node does not come up.
+        (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). With
+        `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise when a
+        client first needs them, as in Kafka, and librdkafka waits 2 s then. ``pykraft up`` and the fixture ``kafka``
+        set it; lessons count records without. ValueError: what is wrong with these; ClusterError: no node comes up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
         self._listener = listener_with(security)
         self._racks, self._reach = rack_of_each(racks, nodes), reach_of(host, advertise)
-        self._filesystem = filesystem
+        self._filesystem, self._extra = filesystem, dict(properties or {})
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
-        self.directory = Path(tempfile.mkdtemp(prefix="pykraft-")) if directory is None else Path(directory).resolve()
+        self.directory, temporary = self._place(directory)
         self._name_nodes(nodes, controllers)
         self._check_unused()
         self._reservation = self._reserve_ports(port)
@@ -123,26 +113,19 @@ class Cluster:
         self._clock = StallTolerantClock()
         self._started_at = self._clock.now()
         self._nodes: dict[int, NodeThread | NodeProcess] = {}
-        self._holdings = Holdings(self._nodes, self._reservation, [self._clock], None if directory else self.directory)
+        self._holdings = Holdings(self._nodes, self._reservation, [self._clock], temporary)
         self._released = release_when_forgotten(self, self._holdings)
         self._begin_watching()
-        self._is_closed = False
-        self._extra = dict(properties or {})
-        self.secure_files: SecureFiles | None = None
         try:
             self.cluster_id = self._format()
-            self._start_all()
+            self._start_all(internal_topics)
         except BaseException:
             self._release()
             raise
 
-    def _name_nodes(self, nodes: int, controllers: int | None) -> None:
-        self.broker_ids = list(range(1, nodes + 1))
-        self._separate = [] if controllers is None else [FIRST_CONTROLLER_ID + n for n in range(controllers)]
-        self.controller_ids = self._separate or self.broker_ids
-        self.node_ids = self.broker_ids + self._separate
-
     def _begin_watching(self) -> None:
+        self._is_closed = False
+        self.secure_files: SecureFiles | None = None
         self._journals = {node_id: RingBuffer() for node_id in self.node_ids}
         self._last_seen: dict[int, NodeView] = {}
         self._admin: Admin | None = None
@@ -151,143 +134,12 @@ class Cluster:
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """What a client is given to begin with."""
-        return ",".join(f"{self._reach.near}:{port}" for port in self._broker_ports.values())
-
-    def properties(self, node_id: int) -> dict[str, str]:
-        """What is in a node's server.properties."""
-        is_broker = node_id in self._broker_ports
-        is_controller = node_id in self._controller_ports
-        listeners = []
-        if is_broker:
-            listeners.append(f"{self._listener}://{self._reach.host}:{self._broker_ports[node_id]}")
-        if is_controller:
-            listeners.append(f"CONTROLLER://{HOST}:{self._controller_ports[node_id]}")
-        replicas = min(_MOST_REPLICAS, len(self.broker_ids))
-        own: dict[str, object] = {
-            "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
-            "node.id": node_id,
-            "listeners": ",".join(listeners),
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": f"{self._listener}:{self._listener},CONTROLLER:{self._listener}",
-            "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
-            "log.dirs": self.node_directory(node_id),
-        }
-        if is_broker:
-            own["inter.broker.listener.name"] = self._listener
-        if is_broker and self._reach.name != HOST:
-            own["advertised.listeners"] = f"{self._listener}://{self._reach.name}:{self._broker_ports[node_id]}"
-        if node_id in self._racks:
-            own["broker.rack"] = self._racks[node_id]
-        if taken := own.keys() & self._extra.keys():
-            name = min(taken)
-            raise ValueError(
-                f"properties has {name}, which the cluster itself gives to each of its nodes:"
-                f" {INSTEAD.get(name, 'leave it out')}"
-            )
-        others: dict[str, object] = {
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.replication.factor": replicas,
-            **PROFILES[self.timeouts],
-        }
-        if self.timeouts == "lesson":
-            others["offsets.topic.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
-            others["transaction.state.log.num.partitions"] = _LESSON_PARTITIONS_OF_INTERNAL_TOPICS
-        if self.secure_files is not None:
-            others |= self.secure_files.node_properties(node_id, is_broker)
-        others |= self._extra
-        return {key: str(value) for key, value in {**own, **others}.items()}
-
-    def properties_file(self, node_id: int) -> Path:
-        return self.directory / f"node-{node_id}.properties"
-
-    def node_directory(self, node_id: int) -> Path:
-        """Where a node keeps its logs."""
-        return self.directory / f"node-{node_id}"
-
-    def partition_directory(self, node_id: int, topic: str, partition: int) -> Path:
-        """Where a node keeps one partition's log."""
-        return self.node_directory(node_id) / f"{topic}-{partition}"
-
-    def _check_unused(self) -> None:
-        """DirectoryInUseError if another cluster runs in the directory. Its nodes would find that themselves, but its
-        ports are taken, too, and that would say less."""
-        filesystem = OsFileSystem()
-        for directory in map(self.node_directory, self.node_ids):
-            if directory.exists():
-                lock_directory(filesystem, str(directory)).release()
-
-    def _reserve_ports(self, first: int | None) -> PortReservation:
-        """The ports that were asked for, or free ones; for nodes that were here before, the ports they had, since the
-        quorum's log names them."""
-        before = {node_id: self._properties_before(node_id) for node_id in self.node_ids}
-        if first is None:
-            wanted = [known_port(before[node_id], self._listener) for node_id in self.broker_ids]
-        else:
-            wanted = [first + n for n in range(len(self.broker_ids))]
-        wanted += [known_port(before[node_id], "CONTROLLER") for node_id in self.controller_ids]
-        try:
-            return PortReservation(wanted)
-        except PortTakenError as error:
-            whose = f" that the cluster in {self.directory} had" if before[self.node_ids[0]] and first is None else ""
-            raise ClusterError(f"port {error.port}{whose} is taken by another program ({error.reason})") from None
-
-    def _properties_before(self, node_id: int) -> dict[str, str]:
-        """What a node's file said when the directory was used before; ClusterError if the quorum was another one, which
-        its log would hold on to."""
-        file = self.properties_file(node_id)
-        if not file.exists():
-            return {}
-        properties = parse_properties(file.read_text())
-        voters = properties.get("controller.quorum.voters")
-        if voters is None:  # Apache Kafka was run with this file, on a quorum whose voters are records in its log
-            return properties
-        controllers = [text.partition("@")[0] for text in voters.split(",")]
-        if controllers != [str(each) for each in self.controller_ids]:
-            raise ClusterError(
-                f"{self.directory} holds a cluster whose controllers are the nodes {', '.join(controllers)}: start it "
-                "with these, or use another directory"
-            )
-        return properties
-
-    def _format(self) -> str:
-        """Write the properties files, and format the directories that are new; returns the cluster's id."""
-        filesystem = OsFileSystem()
-        self.directory.mkdir(parents=True, exist_ok=True)
-        check_secured_before(self.directory, self._listener)
-        if self._listener != "PLAINTEXT":
-            self.secure_files = SecureFiles(
-                self.directory / "security", self.node_ids, self._listener, self._reach.name
-            )
-        found = {
-            node_id: read_meta_properties(filesystem, str(self.node_directory(node_id)))
-            for node_id in self.node_ids
-            if self.node_directory(node_id).exists()
-        }
-        known = {properties.cluster_id for properties in found.values() if properties is not None}
-        random = Random()
-        cluster_id = min(known) if known else str(Uuid.random(random))
-        for node_id in self.node_ids:
-            properties = self.properties(node_id)
-            config = read_node_config(properties)
-            if config.unknown:
-                name = config.unknown[0]
-                raise ValueError(f"properties has {name}, which is no setting of a node: {advice(name)}")
-            write_private(self.properties_file(node_id), format_properties(properties))
-            if found.get(node_id) is None:
-                first = [] if self.secure_files is None else self.secure_files.first_credentials()
-                now_ms = time.time_ns() // 1_000_000
-                format_directories(
-                    config, cluster_id, filesystem, random, now_ms, levels=self._levels, first_records=first
-                )
-        return cluster_id
-
-    def _start_all(self) -> None:
+    def _start_all(self, internal_topics: bool) -> None:
         for node_id in self.node_ids:
             self._start(node_id)
         self._wait_until_ready(self.node_ids)
+        if internal_topics:
+            self._holdings.others.append(InternalTopics(self.admin()))
 
     def _start(self, node_id: int) -> None:
         if (seen := self._last_seen.get(node_id)) is not None:  # it is not ready because it was so before
@@ -417,7 +269,7 @@ class Cluster:
         """Create a topic, and wait until every replica's broker knows it. Without `replication_factor` there are up to
         three replicas. The errors are those of `Admin.create_topic`."""
         if replication_factor is None:
-            replication_factor = min(_MOST_REPLICAS, len(self.broker_ids))
+            replication_factor = min(MOST_REPLICAS, len(self.broker_ids))
         with self.admin() as admin:
             admin.create_topic(name, partitions, replication_factor, configs)
 

@@ -20,33 +20,37 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from itertools import chain, count
 from random import Random
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Generic, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.arguments import (
     by_name,
     committed_offset,
+    function,
     milliseconds,
     topic_name,
     topic_names,
     topic_partition,
     whole_number,
 )
-from pykraft.client.config import consumer_config
+from pykraft.client.config import consumer_config, public_settings
 from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata, OnCommit
 from pykraft.client.consuming.consumer import ConsumerCore
+from pykraft.client.consuming.consumer_record import ConsumerRecord as ConsumerRecord
+from pykraft.client.consuming.consumer_record import deserialized, raw_record
 from pykraft.client.consuming.fetcher import READ_COMMITTED, FetchedRecord
 from pykraft.client.consuming.group_part import ASSIGNED, GroupPart, ListenerCall
 from pykraft.client.consuming.offsets import OffsetAndTimestamp
 from pykraft.client.consuming.subscription import SubscriptionPattern
+from pykraft.client.content_types import K, V
 from pykraft.client.errors import ClientTimeoutError, RebalanceInProgressError
+from pykraft.client.habits import OF_CONSUMER, with_habits
 from pykraft.client.settings import ConsumerSettings
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykraft.records.record import Header
 from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
 from pykraft.runtime.clock import SystemClock
 
@@ -54,26 +58,6 @@ _numbers = count(1)
 _PATIENCE_MS = 1000
 _CLOSE_S = 30
 _logger = logging.getLogger(__name__)
-Deserializer = Callable[[bytes | None], Any]
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as its reader sees it. `timestamp` is in milliseconds since 1970; `timestamp_type` 0 is the producer's,
-    1 the time of the append."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: int
-    key: Any
-    value: Any
-    headers: Sequence[Header]
-    leader_epoch: int
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 class ConsumerRebalanceListener:
@@ -90,14 +74,16 @@ class ConsumerRebalanceListener:
         self.on_partitions_revoked(lost)
 
 
-class Consumer(ClosesOnExit):
-    """Reads records. Use it from one thread at a time."""
+@with_habits(OF_CONSUMER)
+class Consumer(ClosesOnExit, Generic[K, V]):
+    """Reads records. Use it from one thread at a time. For type checkers, `K` and `V` are what its deserializers
+    return; without deserializers, bytes or None."""
 
     def __init__(
         self,
         *topics: str,
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Callable[[bytes | None], K] | None = None,
+        value_deserializer: Callable[[bytes | None], V] | None = None,
         consumer_timeout_ms: float | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
@@ -105,14 +91,15 @@ class Consumer(ClosesOnExit):
         what is. With `consumer_timeout_ms`, a ``for`` over the consumer ends when nothing has come for this long."""
         by_name("Consumer", [topic for topic in topics if not isinstance(topic, str) or ":" in topic])
         config = consumer_config(settings)
-        self._key_deserializer = key_deserializer
-        self._value_deserializer = value_deserializer
+        self.config = public_settings(config)
+        self._key_deserializer = function("a key_deserializer", key_deserializer)
+        self._value_deserializer = function("a value_deserializer", value_deserializer)
         self._timeout_ms = (
             None if consumer_timeout_ms is None else milliseconds("consumer_timeout_ms", consumer_timeout_ms)
         )
         self._max_poll_records: int = config[keys.MAX_POLL_RECORDS]
         self._api_timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
-        self._polled: deque[ConsumerRecord] = deque()
+        self._polled: deque[ConsumerRecord[K, V]] = deque()
         """What a loop has polled and not handed out yet."""
         self._listener: object | None = None
         self._is_listening = False
@@ -241,7 +228,7 @@ class Consumer(ClosesOnExit):
 
         self._change(change)
 
-    def position(self, partition: TopicPartition) -> int:
+    def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """The offset of the next record of this partition that `poll` returns."""
         key = topic_partition(partition)
         for record in self._polled:
@@ -252,8 +239,9 @@ class Consumer(ClosesOnExit):
             self._core.raise_error()
             return self._core.state(key).has_position
 
-        if not self._thread.wait_until(known, self._api_timeout_ms):
-            raise ClientTimeoutError(f"the position in {key} was not found in {self._api_timeout_ms} ms")
+        limit_ms = self._limit_ms(timeout_ms)
+        if not self._thread.wait_until(known, limit_ms):
+            raise ClientTimeoutError(f"the position in {key} was not found in {limit_ms} ms")
         with self._thread.lock:
             position = self._core.state(key).position
         assert position is not None
@@ -273,27 +261,38 @@ class Consumer(ClosesOnExit):
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """Where these logs begin."""
-        found = self._find({topic_partition(partition): EARLIEST_TIMESTAMP for partition in partitions})
+        found = self._find({topic_partition(partition): EARLIEST_TIMESTAMP for partition in partitions}, timeout_ms)
         return {key: place.offset for key, place in found.items()}
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The offsets after the last records that may be read."""
-        found = self._find({topic_partition(partition): LATEST_TIMESTAMP for partition in partitions})
+        found = self._find({topic_partition(partition): LATEST_TIMESTAMP for partition in partitions}, timeout_ms)
         return {key: place.offset for key, place in found.items()}
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a moment (milliseconds since 1970), None if there is none."""
         wanted = {topic_partition(key): whole_number("a timestamp", timestamp) for key, timestamp in timestamps.items()}
-        found = self._find(wanted)
+        found = self._find(wanted, timeout_ms)
         return {key: place if place.offset >= 0 else None for key, place in found.items()}
 
-    def _find(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, OffsetAndTimestamp]:
+    def _limit_ms(self, timeout_ms: float | None) -> int:
+        return self._api_timeout_ms if timeout_ms is None else int(milliseconds("timeout_ms", timeout_ms))
+
+    def _find(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None
+    ) -> Mapping[TopicPartition, OffsetAndTimestamp]:
+        limit_ms = self._limit_ms(timeout_ms)
+
         def question(now: int) -> Any:
-            return self._core.lookups.find(timestamps, self._core.isolation_level, now + self._api_timeout_ms)
+            return self._core.lookups.find(timestamps, self._core.isolation_level, now + limit_ms)
 
         found: Mapping[TopicPartition, OffsetAndTimestamp] = self._thread.ask(question)
         return found
@@ -333,8 +332,8 @@ class Consumer(ClosesOnExit):
         group = self._group("commit()")
         wanted = self._to_commit(offsets)
         self._call_back()
-        timeout = self._api_timeout_ms if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)
-        self._thread.ask(lambda now: group.commits.commit(wanted, now + int(timeout)))
+        limit_ms = self._limit_ms(timeout_ms)
+        self._thread.ask(lambda now: group.commits.commit(wanted, now + limit_ms))
         self._call_back()
 
     def commit_async(
@@ -361,8 +360,8 @@ class Consumer(ClosesOnExit):
         group = self._group("committed()")
         is_one = isinstance(partitions, tuple) and len(partitions) == 2 and isinstance(partitions[0], str)
         wanted = [topic_partition(key) for key in ([partitions] if is_one else partitions)]
-        timeout = self._api_timeout_ms if timeout_ms is None else milliseconds("timeout_ms", timeout_ms)
-        answer = self._thread.ask(lambda now: group.commits.committed(wanted, now + int(timeout)))
+        limit_ms = self._limit_ms(timeout_ms)
+        answer = self._thread.ask(lambda now: group.commits.committed(wanted, now + limit_ms))
         found = answer.get(group.membership.group_id, {})
         if not is_one:
             return found
@@ -438,7 +437,9 @@ class Consumer(ClosesOnExit):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def poll(
+        self, timeout_ms: float = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """What has come, by partition; waits at most this long for the first of it. KafkaError: what went wrong, and
         where. ValueError: nothing is to be read."""
         deadline = self._thread.now + milliseconds("timeout_ms", timeout_ms)
@@ -459,16 +460,16 @@ class Consumer(ClosesOnExit):
                 return self._by_partition(taken)
             self._thread.wait_until(lambda: self._core.has_news, min(remaining, _PATIENCE_MS))
 
-    def _by_partition(self, taken: Sequence[FetchedRecord]) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def _by_partition(self, taken: Sequence[FetchedRecord]) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """What cannot be deserialized is not taken, and neither is what comes behind it."""
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
         for number, fetched in enumerate(taken):
             key = fetched.topic_partition
             try:
                 record = self._record(fetched)
             except Exception as error:
                 with self._thread.lock:
-                    self._give_back([_raw(each) for each in taken[number:]])
+                    self._give_back([raw_record(each) for each in taken[number:]])
                 if not found:
                     error.add_note(f"{key}, offset {fetched.record.offset}: seek behind it to go on without it")
                     raise
@@ -476,29 +477,29 @@ class Consumer(ClosesOnExit):
             found.setdefault(key, []).append(record)
         return found
 
-    def _record(self, fetched: FetchedRecord) -> ConsumerRecord:
-        raw = _raw(fetched)
+    def _record(self, fetched: FetchedRecord) -> ConsumerRecord[K, V]:
+        raw: ConsumerRecord[Any, Any] = raw_record(fetched)
         if self._key_deserializer is None and self._value_deserializer is None:
             return raw
         key = raw.key if self._key_deserializer is None else self._key_deserializer(raw.key)
         value = raw.value if self._value_deserializer is None else self._value_deserializer(raw.value)
-        return raw._replace(key=key, value=value)
+        return deserialized(raw, key, value)
 
-    def _give_back(self, records: Collection[ConsumerRecord]) -> None:
+    def _give_back(self, records: Collection[ConsumerRecord[Any, Any]]) -> None:
         """Let these records be polled again: the application has not seen them."""
-        first: dict[TopicPartition, ConsumerRecord] = {}
+        first: dict[TopicPartition, ConsumerRecord[Any, Any]] = {}
         for record in records:
             first.setdefault(record.topic_partition, record)
         for key, record in first.items():
             self._core.go_back(key, record.offset, record.leader_epoch)
         self._polled.clear()
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Record by record, for ever, or until nothing has come for `consumer_timeout_ms`. After you leave the loop you
         may go on with another one, or with `poll`: a record counts as read when the loop has handed it out."""
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         """The next record; StopIteration if none has come for `consumer_timeout_ms`."""
         while not self._polled:
             found = self.poll(_PATIENCE_MS if self._timeout_ms is None else self._timeout_ms)
@@ -510,6 +511,8 @@ class Consumer(ClosesOnExit):
     def close(self, timeout: float = _CLOSE_S, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Stop reading. A member of a group first commits, if it does so automatically and `autocommit` is True, calls
         its listener, and leaves the group. `timeout` (in seconds, or `timeout_ms`) limits that."""
+        if isinstance(timeout, bool):
+            raise TypeError(f"close({timeout}) begins with a timeout in seconds: write close(autocommit={timeout})")
         limit_ms = milliseconds("timeout", timeout * 1000 if timeout_ms is None else timeout_ms)
         try:
             if self._core.group is not None and self._thread.is_running and not self._thread.is_own:
@@ -540,18 +543,3 @@ class Consumer(ClosesOnExit):
 
 def _ignore(offsets: object, error: object) -> None:
     """The callback of a commit that was given none."""
-
-
-def _raw(fetched: FetchedRecord) -> ConsumerRecord:
-    """A record with key and value as they came."""
-    record = fetched.record
-    return ConsumerRecord(
-        *fetched.topic_partition,
-        record.offset,
-        record.timestamp,
-        fetched.timestamp_type,
-        record.key,
-        record.value,
-        record.headers,
-        fetched.leader_epoch,
-    )

@@ -24,23 +24,27 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from random import Random
 from time import time_ns
-from typing import Any, Unpack
+from typing import Any, Generic, Unpack
 
 from pykraft.client import config as keys
 from pykraft.client.arguments import (
     LARGEST_INT32,
     by_name,
     committed_offset,
+    function,
     record_headers,
     topic_name,
     topic_partition,
     whole_number,
 )
-from pykraft.client.config import producer_config
+from pykraft.client.config import producer_config, public_settings
 from pykraft.client.consuming.commits import ConsumerGroupMetadata, OffsetAndMetadata
+from pykraft.client.content_types import K, V
 from pykraft.client.errors import ClientTimeoutError
+from pykraft.client.habits import OF_PRODUCER, with_habits
 from pykraft.client.producing.accumulator import OnDelivery, RecordMetadata
 from pykraft.client.producing.producer import Obstacle, Outgoing, ProducerCore
 from pykraft.client.producing.transactions import TransactionManager
@@ -52,27 +56,78 @@ from pykraft.records.record import Header
 from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
 
 _numbers = itertools.count(1)
-Serializer = Callable[[Any], bytes | None]
+Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""From a key as bytes, all partitions of the topic, and those that have a leader, to the partition of the record."""
 
 
-class RecordFuture(Future[RecordMetadata]):
-    """Where a record went, once it is acknowledged. It is a `concurrent.futures.Future`, with three names more that
-    users of kafka-python know."""
+class SentRecordMetadata(RecordMetadata):
+    """Where a record is, and how many bytes its key and its value have; -1 for None."""
 
-    def get(self, timeout: float | None = None) -> RecordMetadata:
+    sizes: tuple[int, int]
+
+    @property
+    def serialized_key_size(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def serialized_value_size(self) -> int:
+        return self.sizes[1]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class RecordFuture(Future[SentRecordMetadata]):
+    """Where a record went, once it is acknowledged. It is a `concurrent.futures.Future`, with more names that users of
+    kafka-python know. (Its `exception` and `done` are calls, as they are in Python.)"""
+
+    def __init__(self, key: bytes | None = None, value: bytes | None = None) -> None:
+        super().__init__()
+        self._sizes = (-1 if key is None else len(key), -1 if value is None else len(value))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is known what became of the record."""
+        return self.done()
+
+    @property
+    def value(self) -> SentRecordMetadata | None:
+        """Where the record is; None as long as that is not known, and if it failed."""
+        return self.result() if self.succeeded() else None
+
+    def succeeded(self) -> bool:
+        """Whether the record is acknowledged."""
+        return self.done() and self.exception() is None
+
+    def failed(self) -> bool:
+        """Whether the record will never be acknowledged."""
+        return self.done() and self.exception() is not None
+
+    def retriable(self) -> bool:
+        """Whether the record failed with an error that may pass."""
+        return self.done() and bool(getattr(self.exception(), "retriable", False))
+
+    def get(self, timeout: float | None = None) -> SentRecordMetadata:
         """Wait until the record is acknowledged, at most this many seconds: where it is. TimeoutError after that; the
         error that it failed with."""
         return self.result(timeout)
 
-    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> "RecordFuture":
-        """Call back with the record's place, if it gets one."""
-        self.add_done_callback(lambda done: callback(done.result()) if done.exception() is None else None)
+    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call back with the record's place, if it gets one; after these arguments, if there are some."""
+        call = partial(callback, *args, **kwargs)
+        self.add_done_callback(lambda done: call(done.result()) if done.exception() is None else None)
         return self
 
-    def add_errback(self, callback: Callable[[BaseException], object]) -> "RecordFuture":
-        """Call back with the exception, if there is one."""
-        self.add_done_callback(lambda done: callback(error) if (error := done.exception()) is not None else None)
+    def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call back with the exception, if there is one; after these arguments, if there are some."""
+        call = partial(callback, *args, **kwargs)
+        self.add_done_callback(lambda done: call(error) if (error := done.exception()) is not None else None)
         return self
+
+    def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> "RecordFuture":
+        """Call back with the record's place, or with the exception."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def cancel(self) -> bool:
         """A record that was handed over cannot be taken back."""
@@ -83,24 +138,33 @@ class RecordFuture(Future[RecordMetadata]):
         if error is not None:
             self.set_exception(error)
         else:
-            self.set_result(metadata)  # type: ignore[arg-type]
+            assert metadata is not None
+            place = tuple.__new__(SentRecordMetadata, metadata)
+            place.sizes = self._sizes
+            self.set_result(place)
 
 
-class Producer(ClosesOnExit):
-    """Sends records. It may be used by several threads."""
+@with_habits(OF_PRODUCER)
+class Producer(ClosesOnExit, Generic[K, V]):
+    """Sends records. It may be used by several threads. For type checkers, `K` and `V` are what its serializers take;
+    without serializers, bytes or None."""
 
     def __init__(
         self,
         *misplaced: object,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Callable[[K], bytes | None] | None = None,
+        value_serializer: Callable[[V], bytes | None] | None = None,
+        partitioner: Partitioner | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
-        """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
+        """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet. A `partitioner` is
+        asked for the partition of each record that is sent without one."""
         by_name("Producer", misplaced)
         config = producer_config(settings)
-        self._key_serializer = key_serializer
-        self._value_serializer = value_serializer
+        self.config = public_settings(config)
+        self._key_serializer = function("a key_serializer", key_serializer)
+        self._value_serializer = function("a value_serializer", value_serializer)
+        self._partitioner: Partitioner | None = function("a partitioner", partitioner)
         self._max_block_ms: int = config[keys.MAX_BLOCK_MS]
         random = Random()
         self._core = ProducerCore(config, random)
@@ -112,8 +176,8 @@ class Producer(ClosesOnExit):
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Iterable[Header] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -129,7 +193,9 @@ class Producer(ClosesOnExit):
             None if partition is None else whole_number("a partition", partition, LARGEST_INT32),
             time_ns() // 1_000_000 if timestamp_ms is None else whole_number("a timestamp", timestamp_ms),
         )
-        future = RecordFuture()
+        if partition is None and self._partitioner is not None:
+            record = record._replace(partition=self._choose(self._partitioner, topic, record.key))
+        future = RecordFuture(record.key, record.value)
         with self._thread.lock:
             self._thread.check()
             self._check_finished("send()")
@@ -140,6 +206,16 @@ class Producer(ClosesOnExit):
         if wants_poll:
             self._thread.wake()
         return future
+
+    def _choose(self, partitioner: Partitioner, topic: str, key: bytes | None) -> int:
+        """The partition that the user's function chooses."""
+        partitions = self.partitions_for(topic)
+        with self._thread.lock:
+            available = [each for each in partitions if self._core.metadata.leader_of(TopicPartition(topic, each))]
+        chosen = whole_number("a partition", partitioner(key, partitions, available), LARGEST_INT32)
+        if chosen not in partitions:
+            raise ValueError(f"the partitioner chose partition {chosen} of {topic}, which has {len(partitions)}")
+        return chosen
 
     def _wait_and_append(self, record: Outgoing, on_delivery: OnDelivery, obstacle: Obstacle) -> None:
         self._wait_for_room(
@@ -283,7 +359,7 @@ class Producer(ClosesOnExit):
         self._thread.wait_until(lambda: promise.kept, limit_ms)
 
 
-def _serialized(what: str, value: Any, serializer: Serializer | None) -> bytes | None:
+def _serialized(what: str, value: Any, serializer: Callable[[Any], bytes | None] | None) -> bytes | None:
     if serializer is not None:
         value = serializer(value)
     if value is None or isinstance(value, bytes):

@@ -65,7 +65,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     from pykraft.cluster import Cluster  # only now: most tests need none
 
     network = request.config.getini("kafka_network")
-    with Cluster(**{"nodes": 1, "network": network, **_said(request, "kafka")}) as cluster:
+    with Cluster(**{"nodes": 1, "network": network, "internal_topics": True, **_said(request, "kafka")}) as cluster:
         yield cluster
 
 
@@ -76,7 +76,9 @@ def kafka_secure(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     from pykraft.cluster import Cluster
 
     network = request.config.getini("kafka_network")
-    with Cluster(**{"nodes": 1, "network": network, "security": "SSL", **_said(request, "kafka")}) as cluster:
+    with Cluster(
+        **{"nodes": 1, "network": network, "security": "SSL", "internal_topics": True, **_said(request, "kafka")}
+    ) as cluster:
         yield cluster
 
 

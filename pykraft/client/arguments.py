@@ -39,6 +39,20 @@ def by_name(client: str, misplaced: Sequence[object]) -> None:
     raise TypeError(f"{client}({value!r}): {how}")
 
 
+def flag(what: str, value: Any) -> bool:
+    """True or False. TypeError for a number: it is meant for another argument."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is True or False, not {value!r}: give other arguments by name")
+    return value
+
+
+def function(what: str, value: Any) -> Any:
+    """A function, or None. TypeError if it cannot be called."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{what} is a function, and {type(value).__name__} cannot be called")
+    return value
+
+
 def topic_name(name: Any) -> str:
     """A topic's name. TypeError if it is none; KafkaError if no topic can have it."""
     if not isinstance(name, str):

@@ -8,10 +8,22 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from pykraft.client.habits import without_habits
 from pykraft.client.without_effect import WITHOUT_EFFECT, without_effect
 from pykraft.common.duration import parse_duration_ms
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, integer, names, secret, string
+from pykraft.common.settings.config import (
+    LARGEST,
+    SECRET,
+    Config,
+    ConfigDef,
+    Key,
+    boolean,
+    integer,
+    names,
+    secret,
+    string,
+)
 from pykraft.common.settings.tls_config import TLS_KEYS, TlsSettings, tls_settings
 from pykraft.common.types import Endpoint
 from pykraft.protocol.security_protocol import SecurityProtocol
@@ -257,6 +269,7 @@ BOOTSTRAP_CONTROLLERS = names(
 )
 COMMON_CONFIG = ConfigDef(_COMMON)
 ADMIN_CONFIG = ConfigDef([ADMIN_BOOTSTRAP_SERVERS, BOOTSTRAP_CONTROLLERS, *_COMMON[1:]])
+HIDDEN = "[hidden]"
 _OF_ALL = {name for each in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG) for name in each.keys}
 
 
@@ -264,7 +277,7 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     """Read a client's settings: Kafka's names, or the same with underscores, as Python keywords have them; values as
     text or as Python has them. It warns, once, of what Kafka's clients have and this one does not use. ConfigError
     names what is wrong."""
-    layer = _named(settings)
+    layer = without_habits(_named(settings))
     slips = without_effect(layer, definition.unknown(layer), _OF_ALL)
     if slips:
         raise ConfigError(_unknown(slips[0], sorted(definition.keys)))
@@ -274,6 +287,17 @@ def client_config(definition: ConfigDef, settings: Mapping[str, object]) -> Conf
     client_login(config)
     client_tls(config)
     return config
+
+
+def public_settings(config: Config) -> dict[str, Any]:
+    """All settings of a client, by their names with underscores; secrets are hidden."""
+    kinds = {
+        key.name: key.kind for each in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG) for key in each.keys.values()
+    }
+    return {
+        name.replace(".", "_"): HIDDEN if kinds[name] == SECRET and value else value
+        for name, value in config.as_dict().items()
+    }
 
 
 def client_tls(config: Config) -> TlsSettings | None:

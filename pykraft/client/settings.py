@@ -6,7 +6,10 @@ clients check their settings by (`pykraft.client.config`).
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Literal, NewType, TypedDict
+
+ByDuration = NewType("ByDuration", str)
+"""How far back to begin, such as ``ByDuration("by_duration:PT1H")`` for an hour."""
 
 
 class ClientSettings(TypedDict, total=False):
@@ -107,7 +110,7 @@ class AdminSettings(ClientSettings, total=False):
 class ProducerSettings(ClientSettings, total=False):
     """Of `Producer`."""
 
-    acks: str | int | None
+    acks: Literal["0", "1", "-1", "all", 0, 1, -1] | None
     """Which replicas must write a batch first: none, the leader, all in-sync replicas (default all)."""
 
     batch_size: int | str | None
@@ -134,7 +137,7 @@ class ProducerSettings(ClientSettings, total=False):
     enable_idempotence: bool | str | None
     """Number the batches, so that a retry is no duplicate (default true)."""
 
-    compression_type: str | None
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | None
     """The codec of the batches (default none)."""
 
     retries: int | str | None
@@ -165,10 +168,10 @@ class ConsumerSettings(ClientSettings, total=False):
     max_poll_records: int | str | None
     """How many records one poll() returns (default 500)."""
 
-    auto_offset_reset: str | None
+    auto_offset_reset: Literal["earliest", "latest", "none"] | ByDuration | None
     """Where to begin without a position (default latest)."""
 
-    isolation_level: str | None
+    isolation_level: Literal["read_uncommitted", "read_committed"] | None
     """Whether records of open and aborted transactions are read (default read_uncommitted)."""
 
     check_crcs: bool | str | None
@@ -189,7 +192,7 @@ class ConsumerSettings(ClientSettings, total=False):
     group_instance_id: str | None
     """Makes this consumer a static member under this name."""
 
-    group_protocol: str | None
+    group_protocol: Literal["classic", "consumer"] | None
     """Which protocol the group speaks (default classic)."""
 
     group_remote_assignor: str | None

@@ -2,7 +2,7 @@
 
 A file of settings is often written once, and given to all programs of a team: to Java's producers, and to
 ``kafka-topics --command-config`` as well. Kafka's clients warn of what they do not use, and go on. So do these. A name
-that no client of Kafka has is a slip, and refused.
+that no client of Kafka has is a slip, and refused; those of kafka-python are known (`pykraft.client.habits`).
 
 Names and defaults are those of org.apache.kafka.clients.{producer.ProducerConfig,consumer.ConsumerConfig,
 admin.AdminClientConfig} of Kafka 4.4.
@@ -11,6 +11,7 @@ admin.AdminClientConfig} of Kafka 4.4.
 import logging
 from collections.abc import Iterable, Mapping
 
+from pykraft.client.habits import WITHOUT_EFFECT_HERE
 from pykraft.common.errors import ConfigError
 
 _BY_REASON: dict[str, tuple[str, ...]] = {
@@ -116,7 +117,9 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "ssl.trustmanager.algorithm",
     ),
 }
-WITHOUT_EFFECT = {name: reason for reason, listed in _BY_REASON.items() for name in listed}
+WITHOUT_EFFECT = {
+    name: reason for table in (_BY_REASON, WITHOUT_EFFECT_HERE) for reason, listed in table.items() for name in listed
+}
 """Why each of these has no effect."""
 _MUST_BE = {"transaction.two.phase.commit.enable": "false"}
 """Without effect, a transaction would end otherwise than the application is sure it does."""

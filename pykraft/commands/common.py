@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pykraft.common.errors import KafkaError
 from pykraft.common.settings.config import parse_properties
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _FIRST_ANSWER_MS = 8_000
+BOOTSTRAP = "PYKRAFT_BOOTSTRAP"
+"""The environment variable with the servers of commands that are not given any."""
+_USUAL_SERVER = "127.0.0.1:9092"
 
 TopicFilter = Callable[[str], bool]
 
@@ -63,6 +66,21 @@ def read_text(file: Path) -> str:
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
+class _Group(Protocol):
+    def add_argument(self, *names: str, metavar: str, help: str, default: str | None) -> object: ...  # noqa: A002
+
+
+def add_bootstrap_server(parser: argparse.ArgumentParser | _Group) -> None:
+    """The option --bootstrap-server; `bootstrap_server` says what it is without it."""
+    where = f"brokers to connect to first (${BOOTSTRAP}, else {_USUAL_SERVER})"
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help=where, default=None)
+
+
+def bootstrap_server(options: argparse.Namespace) -> str:
+    """Where to connect first: what was said, else what the environment says, else Kafka's usual port here."""
+    return str(options.bootstrap_server or os.environ.get(BOOTSTRAP) or _USUAL_SERVER)
+
+
 def add_client_arguments(
     parser: argparse.ArgumentParser,
     also_config: Sequence[str] = (),
@@ -71,8 +89,8 @@ def add_client_arguments(
 ) -> None:
     """How a cluster is reached. `also_config` and `also_property` are older names of options, which Kafka's tools still
     take. With `also_controllers` (shorter names of that option) controllers can be asked instead of brokers."""
-    either = parser.add_mutually_exclusive_group(required=True)
-    either.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to connect to first")
+    either = parser.add_mutually_exclusive_group()
+    add_bootstrap_server(either)
     if also_controllers is not None:
         either.add_argument(
             "--bootstrap-controller",
@@ -111,7 +129,10 @@ def client_settings(options: argparse.Namespace) -> dict[str, Any]:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     controllers = getattr(options, "bootstrap_controller", None)
     given = {"bootstrap.servers": options.bootstrap_server, "bootstrap.controllers": controllers}
-    return {name: value for name, value in (named | given).items() if value is not None}
+    found = named | {name: value for name, value in given.items() if value is not None}
+    if not found.keys() & given.keys():
+        found["bootstrap.servers"] = bootstrap_server(options)
+    return found
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

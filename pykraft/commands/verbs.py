@@ -15,6 +15,9 @@ SUBJECTS = {
         "delete-records": "delete the records before given offsets",
         "producer-perf-test": "measure how fast records can be sent",
         "consumer-perf-test": "measure how fast records can be read",
+        "e2e-latency": "measure how long a record takes from a producer to a consumer",
+        "verifiable-producer": "send numbers, and say as JSON which were acknowledged",
+        "verifiable-consumer": "read as a member of a group, and say as JSON what came",
     },
     "administration": {
         "topics": "list, describe, create, alter and delete topics",
@@ -29,6 +32,7 @@ SUBJECTS = {
         "log-dirs": "print the replicas in the brokers' log directories",
     },
     "groups_and_transactions": {
+        "groups": "list the groups of all types",
         "consumer-groups": "list, describe, reset and delete consumer groups and their offsets",
         "transactions": "list and describe transactions and producers, find and abort those that hang",
     },

@@ -77,6 +77,12 @@ class ClientThread:
         return not self._closing and not self._is_forked and self.failure is None
 
     @property
+    def has_heard(self) -> bool:
+        """Whether a broker has answered, ever."""
+        with self.lock:
+            return bool(self._core.metadata.version)
+
+    @property
     def is_own(self) -> bool:
         """Whether this is called on the client's thread: from a callback."""
         return threading.current_thread() is self._thread
@@ -237,6 +243,10 @@ class ClosesOnExit:
     def expect_an_answer(self, timeout_ms: int) -> None:
         """Until a broker has answered for the first time, a call fails after this long, whatever time it has."""
         self._thread.first_answer_ms = timeout_ms
+
+    def bootstrap_connected(self) -> bool:
+        """Whether a broker has answered."""
+        return self._thread.has_heard
 
     def close(self) -> None:
         raise NotImplementedError

@@ -10,16 +10,15 @@ what its parent uses.
 """
 
 import atexit
-import shutil
 import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from pykraft.network.inherited import end_in_child
 from pykraft.runtime.ports import PortReservation
+from pykraft.runtime.temporary import TemporaryPlace
 
 
 class Stoppable(Protocol):
@@ -41,7 +40,7 @@ class Holdings:
     nodes: dict[int, Any]
     reservation: PortReservation
     others: list[Closable] = field(default_factory=list)
-    temporary: Path | None = None
+    temporary: TemporaryPlace | None = None
 
     def leave_to_parent(self) -> None:
         """This process is a forked child: nothing of it is its own."""
@@ -64,7 +63,7 @@ class Holdings:
             self.others.pop().close()
         self.reservation.close()
         if self.temporary is not None:
-            shutil.rmtree(self.temporary, ignore_errors=True)
+            self.temporary.remove()
 
 
 def release_when_forgotten(owner: object, holdings: Holdings) -> Callable[[], object]:

@@ -26,7 +26,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from pykraft.broker.startup.first_credentials import parse_add_scram
 from pykraft.common.settings.config import format_properties, parse_properties
@@ -151,7 +151,7 @@ class SecureFiles:
         _check(name)
         return self.passwords is not None and name not in self.passwords
 
-    def client_settings(self, name: str) -> dict[str, str]:
+    def client_settings(self, name: str) -> dict[str, Any]:
         """The settings of a client that is ``User:NAME``. ValueError: no client can have that name, or with SASL_SSL no
         user has it."""
         if self.lacks_user(name):

@@ -12,11 +12,9 @@ import atexit
 import logging
 import os
 import re
-import shutil
 import site
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +26,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pykraft.common.errors import ConfigError
+from pykraft.runtime.temporary import TemporaryPlace
 from pykraft.spark.gateway import Gateway, check_heap
 from pykraft.spark.java import LITTLE_MEMORY, QUICK_START, JavaError
 from pykraft.spark.shipping import package_folder, write_package
@@ -81,10 +80,12 @@ _CHATTY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class _Running:
     """The session that runs, its JVM, and the folder of both."""
 
-    def __init__(self, spark: SparkSession, gateway: Gateway, directory: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, spark: SparkSession, gateway: Gateway, place: TemporaryPlace, settings: Mapping[str, object]
+    ) -> None:
         self.spark = spark
         self.gateway = gateway
-        self.directory = directory
+        self.place = place
         self.settings = settings
 
     @property
@@ -142,9 +143,9 @@ def register(spark: SparkSession) -> None:
     sent there. If it computes on this machine, and PYSPARK_PYTHON did not name another interpreter when Spark started,
     the workers of the source have the interpreter of this process: ``python3`` of the PATH, which Spark would take, is
     another one in a virtual environment that is not activated."""
-    directory = Path(tempfile.mkdtemp(prefix="pykraft-spark-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    _register(spark, directory)
+    place = TemporaryPlace("pykraft-spark-")
+    atexit.register(place.remove)
+    _register(spark, place.path)
 
 
 def stop() -> None:
@@ -159,7 +160,7 @@ def stop() -> None:
         _logger.debug("Spark did not end in order", exc_info=True)
     finally:
         _let_go(running.gateway)
-        shutil.rmtree(running.directory, ignore_errors=True)
+        running.place.remove()
 
 
 atexit.register(stop)
@@ -184,7 +185,8 @@ def _start(settings: Mapping[str, object]) -> SparkSession:
     java_options = settings["java_options"]
     assert isinstance(java_options, tuple)
     python = str(settings["python"] or os.environ.get("PYSPARK_PYTHON") or sys.executable)
-    directory = Path(tempfile.mkdtemp(prefix="pykraft-spark-"))
+    place = TemporaryPlace("pykraft-spark-")
+    directory = place.path
     gateway = None
     try:
         gateway = Gateway(
@@ -199,11 +201,11 @@ def _start(settings: Mapping[str, object]) -> SparkSession:
     except BaseException:
         if gateway is not None:
             _let_go(gateway)
-        shutil.rmtree(directory, ignore_errors=True)
+        place.remove()
         raise
     for name in _CHATTY_LOGGERS:
         logging.getLogger(name).disabled = True
-    _Process.running = _Running(spark, gateway, directory, settings)
+    _Process.running = _Running(spark, gateway, place, settings)
     return spark
 
 

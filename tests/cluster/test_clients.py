@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pykraft import Admin, Cluster, Consumer, NewTopic, Producer, TopicPartition
+from pykraft import Admin, Cluster, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
 from pykraft.producer import RecordFuture
 from pykraft.runtime.client_thread import ClientClosedError
 from tests.harness.waiting import wait_until
@@ -195,3 +195,40 @@ def test_who_waits_for_ever_is_told_of_the_end() -> None:
     writer.close()
     sender.join(LIMIT_S)
     assert [type(error) for error in told] == [ClientClosedError]
+
+
+# --- as a user of kafka-python writes ---------------------------------------------------------------------------------
+
+
+def test_a_program_for_kafka_python_runs_with_our_names_of_the_classes(cluster: Cluster) -> None:
+    servers = cluster.bootstrap_servers
+    with Admin(bootstrap_servers=servers, api_version=(2, 5)) as admin:  # type: ignore[call-arg]
+        admin.create_topics(new_topics=[NewTopic("habits", 3, 1)], timeout_ms=LIMIT_S * 1000)  # type: ignore[call-arg]
+        admin.alter_configs([ConfigResource("TOPIC", "habits", {"retention.ms": 60_000})])
+        entry = admin.describe_configs([ConfigResource("TOPIC", "habits")])[ConfigResource("TOPIC", "habits")][
+            "retention.ms"
+        ]
+        assert entry.value == "60000"
+        with Producer(
+            bootstrap_servers=servers,
+            partitioner=lambda key, partitions, available: partitions[-1],
+            value_serializer=lambda value: json.dumps(value).encode(),
+        ) as writer:
+            place = writer.send("habits", {"n": 1}, key=b"key").get(timeout=LIMIT_S)
+            assert writer.bootstrap_connected()
+        with consumer(cluster, "habits", group_id="habits", value_deserializer=json.loads) as reader:
+            record = next(reader)
+            reader.commit()
+            assert reader.end_offsets([place.topic_partition], timeout_ms=LIMIT_S * 1000) == {("habits", 2): 1}
+            assert ("habits", "consumer") in admin.list_consumer_groups()
+        with pytest.raises(TypeError, match="a dict, not a list"):
+            admin.describe_topics(["habits"])[0]  # type: ignore[index]
+    assert (place.partition, record.partition, record.value) == (2, 2, {"n": 1})
+    assert place.serialized_value_size == record.serialized_value_size == len(b'{"n": 1}')
+
+
+def test_a_partitioner_that_chooses_no_partition_of_the_topic_is_told(cluster: Cluster, topic: str) -> None:
+    with producer(cluster, partitioner=lambda key, partitions, available: 7) as writer:
+        with pytest.raises(ValueError, match=f"the partitioner chose partition 7 of {topic}, which has 1"):
+            writer.send(topic, b"1")
+        assert writer.send(topic, b"2", partition=0).get(timeout=LIMIT_S).partition == 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pykraft import Cluster
+from pykraft.cli import main
 from tests.harness.waiting import wait_until
 
 LIMIT_S = 60
@@ -161,3 +164,72 @@ def test_what_a_dead_node_leaves_behind_is_shown(cluster: Cluster) -> None:
     told = run(cluster, "get-offsets", "--topic", f"lone|{topic}")
     assert told.stdout == f"{topic}:0:0\n"
     assert told.stderr == "Skip getting offsets for topic-partition lone-0 due to error: it has no leader\n"
+
+
+# --- in this process, which is quicker --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_here(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., list[str]]]:
+    """Runs a command, and returns the lines that it prints."""
+
+    def run(verb: str, *arguments: object) -> list[str]:
+        assert main([verb, "--bootstrap-server", cluster.bootstrap_servers, *map(str, arguments)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+def events(lines: list[str]) -> list[dict[str, object]]:
+    """The lines of JSON, without their times."""
+    found = [json.loads(line) for line in lines]
+    assert all(isinstance(each.pop("timestamp"), int) for each in found)
+    return found
+
+
+def test_what_verifiable_clients_say_is_what_kafkas_say(cluster: Cluster, run_here: Callable[..., list[str]]) -> None:
+    """Recorded from kafka-verifiable-producer.sh, kafka-verifiable-consumer.sh and kafka-groups.sh of 4.4.0."""
+    topic, place = make_topic(cluster, "vp"), {"topic": "vp", "partition": 0}
+    said = ("--max-messages", 3, "--repeating-keys", 2, "--value-prefix", 7)
+    *begun, end = events(run_here("verifiable-producer", "--topic", topic, *said))
+    assert begun == [
+        {"name": "startup_complete"},
+        {"name": "producer_send_success", "key": "0", "value": "7.0", "offset": 0, **place},
+        {"name": "producer_send_success", "key": "1", "value": "7.1", "offset": 1, **place},
+        {"name": "producer_send_success", "key": "0", "value": "7.2", "offset": 2, **place},
+        {"name": "shutdown_complete"},
+    ]
+    assert end.pop("avg_throughput")
+    assert end == {"name": "tool_data", "sent": 3, "acked": 3, "target_throughput": -1}
+    of_group = ("--group-id", "vg", "--max-messages", 3, "--verbose")
+    assert events(run_here("verifiable-consumer", "--topic", topic, *of_group)) == [
+        {"name": "startup_complete"},
+        {"name": "partitions_assigned", "partitions": [place]},
+        {"name": "record_data", "key": "0", "value": "7.0", **place, "offset": 0},
+        {"name": "record_data", "key": "1", "value": "7.1", **place, "offset": 1},
+        {"name": "record_data", "key": "0", "value": "7.2", **place, "offset": 2},
+        {"name": "records_consumed", "count": 3, "partitions": [{**place, "count": 3, "minOffset": 0, "maxOffset": 2}]},
+        {"name": "offsets_committed", "offsets": [{**place, "offset": 3}], "success": True},
+        {"name": "partitions_revoked", "partitions": [place]},
+        {"name": "shutdown_complete"},
+    ]
+    titles = f"{'GROUP':<20} {'TYPE':<20} {'PROTOCOL':<20}"
+    row = f"{'vg':<20} {'Classic':<20} {'consumer':<20} "
+    assert run_here("groups", "--list", "--consumer") == [titles, row]
+    assert run_here("groups", "--list", "--share") == [titles]
+    (as_json,) = run_here("groups", "--list", "--json")
+    assert json.loads(as_json) == {"groups": [{"group": "vg", "type": "Classic", "protocol": "consumer"}]}
+
+
+def test_the_latency_from_a_producer_to_a_consumer_is_measured_record_by_record(
+    run_here: Callable[..., list[str]],
+) -> None:
+    sizes = ("--record-size", 10, "--record-key-size", 2, "--num-headers", 1, "--record-header-key-size", 3)
+    said = ("--topic", "e2e", "--num-records", 5, "--producer-acks", "all", *sizes)
+    first, second, average, percentiles = run_here("e2e-latency", *said)
+    assert first == 'Topic "e2e" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
+    assert re.fullmatch(r"0\t[\d.]+", second)
+    assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", average)
+    assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99\.9th = \d+", percentiles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder, out = tmp_path_factory.mktemp("shown"), io.StringIO()
     assert demo.run(write(folder, *GOOD, COLOURS), folder / "build", out) == 0
     return out.getvalue(), (folder / "build" / "07_a_lesson.html").read_text(encoding="utf-8")
+
+
+def test_the_page_loads_nothing_from_the_internet(shown: tuple[str, str]) -> None:
+    _, page = shown
+    scripts = re.findall(r"<script\b.*?</script>", page, re.DOTALL)
+    assert [script for script in scripts if "https:" in script] == []
+    assert re.findall(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=[\"']?https?:", page) == []
 
 
 def test_a_demo_tells_headings_results_and_where_the_page_is(shown: tuple[str, str]) -> None:

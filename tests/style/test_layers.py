@@ -48,6 +48,8 @@ FACADES = (
         "commands",
         "cluster",
         "cluster_arguments",
+        "cluster_files",
+        "cluster_internal_topics",
         "cluster_users",
         "cluster_view",
         "timeouts",
@@ -55,7 +57,7 @@ FACADES = (
         "surroundings",
         "moved",
     ),
-    *("producer", "consumer", "admin", "simulation", "story", "pytest_plugin"),
+    *("producer", "consumer", "admin", "simulation", "story", "pytest_plugin", "errors"),
 )
 ON_TOP = ("spark", "viz", "course", "datasets")
 EVERYTHING = {*CORES, *EDGES, *FACADES, *ON_TOP}
@@ -96,6 +98,8 @@ EXEMPT = {
 }
 # Everything else in cores and edges stands on the standard library alone.
 WHEELS = {"records": {"crc32c", "lz4", "zstandard", "cramjam", "mypy_extensions"}, "coordinator": {"re2"}}
+# Only type checkers look for this one.
+WHEELS["client"] = {"typing_extensions"}
 
 
 def violations(path: str, text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykraft import Admin, Cluster, Consumer, Producer, TopicPartition
+from pykraft.client.settings import ByDuration
 
 # --- right ------------------------------------------------------------------------------------------------------------
 
@@ -14,11 +15,19 @@ FROM_SOMEWHERE: dict[str, Any] = {}
 
 producer = Producer(bootstrap_servers="localhost:9092", linger_ms=5, acks="all", enable_idempotence=True)
 producer = Producer(bootstrap_servers=["localhost:9092", "localhost:9093"], acks=1, linger_ms="5", client_id=None)
-producer = Producer(**FROM_SOMEWHERE, key_serializer=str.encode)
+producer = Producer(**FROM_SOMEWHERE)
+named = Producer(bootstrap_servers="localhost:9092", key_serializer=str.encode)
+named.send("flights", b"LH400", key="FRA")
 offset: int = producer.send("flights", b"LH400").get(timeout=10).offset
 partition: int = producer.send("flights", b"LH400").result().partition
 consumer = Consumer("flights", bootstrap_servers="localhost:9092", group_id="g", enable_auto_commit=False)
 consumer.assign([TopicPartition("flights", 0)])
+consumer = Consumer("flights", **FROM_SOMEWHERE)
+content: bytes | None = next(Consumer("flights", bootstrap_servers="localhost:9092")).value
+since = Consumer("flights", bootstrap_servers="localhost:9092", auto_offset_reset=ByDuration("by_duration:PT1H"))
+counts = Consumer("counts", bootstrap_servers="localhost:9092", value_deserializer=lambda data: len(data or b""))
+count: int = next(counts).value
+by_key = Producer(bootstrap_servers="localhost:9092", partitioner=lambda key, partitions, available: partitions[0])
 admin = Admin(bootstrap_servers="localhost:9092", request_timeout_ms=1000)
 admin = Admin(**FROM_A_FILE)
 admin = Admin(bootstrap_controllers="localhost:9093")
@@ -40,5 +49,11 @@ Cluster(mode="process")  # wrong: arg-type
 Cluster(network="stages")  # wrong: arg-type
 Cluster(timeouts="Kafka")  # wrong: arg-type
 Cluster(node=3)  # wrong: call-arg
+Consumer("flights", bootstrap_servers="localhost:9092", auto_offset_reset="newest")  # wrong: arg-type
+Producer(bootstrap_servers="localhost:9092", compression_type="lz5")  # wrong: arg-type
+named.send("flights", b"LH400", key=b"FRA")  # wrong: arg-type
+length = len(next(Consumer("flights", bootstrap_servers="localhost:9092")).value)  # wrong: arg-type
+word: str = next(counts).value  # wrong: assignment
+producer.sendd("flights", b"LH400")  # wrong: attr-defined
 place = producer.send("flights", b"LH400").get().ofset  # wrong: attr-defined
 text: str = producer.send("flights", b"LH400").get().offset  # wrong: assignment

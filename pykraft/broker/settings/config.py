@@ -6,7 +6,7 @@ voters, a broker's way to its peers. Each refusal is one sentence that names the
 Follows kafka.server.KafkaConfig and org.apache.kafka.server.config.*.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -18,6 +18,7 @@ from pykraft.broker.settings.listener_config import (
     SECURITY_INTER_BROKER_PROTOCOL,
     Listener,
     inter_broker_listener,
+    no_host,
     protocol_of,
     read_endpoint,
     read_listeners,
@@ -318,8 +319,8 @@ class NodeConfig:
 _ZOOKEEPER = "zookeeper."
 
 
-def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
-    """Check a node's properties; ConfigError says what is wrong in one sentence."""
+def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] = no_host) -> NodeConfig:
+    """Check a node's properties; ConfigError says what is wrong. `own_host` says what others call this machine."""
     of_zookeeper = sorted(name for name in properties if name.startswith(_ZOOKEEPER))
     if of_zookeeper and "process.roles" not in properties:
         raise ConfigError(
@@ -334,7 +335,7 @@ def read_node_config(properties: Mapping[str, str]) -> NodeConfig:
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)
     protocols = read_protocols(values)
-    listeners = read_listeners(values, protocols)
+    listeners = read_listeners(values, protocols, own_host)
     by_name = {listener.name: listener for listener in listeners}
     controller_names = [name.upper() for name in values[CONTROLLER_LISTENER_NAMES]]
     for name in controller_names:  # a broker alone has no such listener, and connects to it

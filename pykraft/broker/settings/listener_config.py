@@ -17,7 +17,7 @@ listener alone, and hides the plain one (`settings_of_listener`).
 Follows kafka.server.KafkaConfig and org.apache.kafka.common.network.ListenerName.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,8 +102,16 @@ def protocol_of(name: str, protocols: Mapping[str, SecurityProtocol]) -> Securit
     return protocol
 
 
-def read_listeners(values: Config, protocols: Mapping[str, SecurityProtocol]) -> list[Listener]:
-    """The node's own listeners. ConfigError says what is wrong with them."""
+def no_host() -> str:
+    """The name of a machine that does not say it."""
+    return ""
+
+
+def read_listeners(
+    values: Config, protocols: Mapping[str, SecurityProtocol], own_host: Callable[[], str]
+) -> list[Listener]:
+    """The node's own listeners. One without a host is bound to every address, and others use `own_host` for it.
+    ConfigError says what is wrong with them."""
     said_to_others, said_of_listeners = values[ADVERTISED_LISTENERS], values[LISTENERS]
     advertised = read_endpoints(ADVERTISED_LISTENERS, said_to_others)
     controllers = {name.upper() for name in values[CONTROLLER_LISTENER_NAMES]}
@@ -112,6 +120,8 @@ def read_listeners(values: Config, protocols: Mapping[str, SecurityProtocol]) ->
         protocol = protocol_of(name, protocols)
         kind = ListenerKind.CONTROLLER if name in controllers else ListenerKind.BROKER
         address = advertised.get(name, bind)
+        if not address.host:
+            address = Endpoint(own_host(), address.port)
         if kind is ListenerKind.BROKER and address.host in EVERYWHERE:
             raise ConfigError(
                 f"clients would connect to {str(address)!r}: advertised.listeners must say which address of "

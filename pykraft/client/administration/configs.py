@@ -7,7 +7,7 @@ Follows org.apache.kafka.clients.admin.{Config,ConfigEntry,AlterConfigOp}.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pykraft.client.api_driver import ADMIN_CHANNEL, ApiDriver, ApiHandler, Read, converted
 from pykraft.client.lookups import ANY_BROKER, BrokerStrategy
@@ -41,19 +41,51 @@ __all__ = [
 ]
 
 
-class ConfigResource(NamedTuple):
-    """Whose settings: ``ConfigResource(ConfigResourceType.TOPIC, "flights")``; GROUP with a group id; BROKER with an id
-    as its name, or with none for the defaults of all brokers."""
-
+class _Resource(NamedTuple):
     resource_type: ConfigResourceType
     name: str
+
+
+class ConfigResource(_Resource):
+    """Whose settings: ``ConfigResource(ConfigResourceType.TOPIC, "flights")``; GROUP with a group id; BROKER with an id
+    as its name, or with none for the defaults of all brokers. The type may be given by its name. `configs` are new
+    settings, for `Admin.alter_configs`; two resources are equal whatever they bring."""
+
+    configs: "Mapping[str, object] | None"
+
+    def __new__(
+        cls, resource_type: "ConfigResourceType | str | int", name: str, configs: "Mapping[str, object] | None" = None
+    ) -> Self:
+        found = super().__new__(cls, resource_kind(resource_type), name)
+        found.configs = configs
+        return found
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return *self, self.configs
+
+
+def resource_kind(given: ConfigResourceType | str | int) -> ConfigResourceType:
+    """The type of a resource, which may be given by its name. ValueError if there is none like it."""
+    if not isinstance(given, str):
+        return ConfigResourceType(given)
+    kinds = ConfigResourceType.__members__
+    if given.upper() not in kinds:
+        raise ValueError(f"a resource is one of {', '.join(kinds)}, not {given!r}")
+    return kinds[given.upper()]
 
 
 def config_resource(resource: Any) -> ConfigResource:
     """A resource, also as a plain pair."""
     if not isinstance(resource, tuple) or len(resource) != 2:
         raise TypeError(f"settings are those of a ConfigResource(ConfigResourceType, name), not of {resource!r}")
-    return ConfigResource(ConfigResourceType(resource[0]), resource[1])
+    return resource if isinstance(resource, ConfigResource) else ConfigResource(*resource)
+
+
+def new_configs(resource: ConfigResource) -> Mapping[str, object]:
+    """The settings that a resource brings. TypeError if it brings none."""
+    if not resource.configs:
+        raise TypeError(f"{resource!r} brings no settings: ConfigResource(type, name, {{'retention.ms': 60000}})")
+    return resource.configs
 
 
 class ConfigSynonym(NamedTuple):

@@ -36,6 +36,7 @@ from pykraft.client.config import ADMIN_CONFIG
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, table
 from pykraft.common.settings.config import parse_properties
 from pykraft.common.types import ZERO_UUID, Uuid
+from pykraft.network.own_host import canonical_host
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import OsFileSystem
 
@@ -97,7 +98,7 @@ def _add(options: argparse.Namespace) -> int:
     file = options.command_config
     if file is None:
         raise CommandError("add-controller needs --command-config with the properties file of the controller to add")
-    config = read_node_config(parse_properties(read_text(file)))
+    config = read_node_config(parse_properties(read_text(file)), canonical_host)
     if not config.is_controller:
         raise CommandError(f"{file} is of no controller: its process.roles has no 'controller'")
     filesystem = OsFileSystem()

@@ -86,6 +86,8 @@ def _topic(text: str) -> _Topic:
 def run(options: argparse.Namespace) -> int:
     """Run the cluster until a signal stops it, or a node dies."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: also a start that is cut short clears up
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # the terminal is closed; nohup has it ignored
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     settings = pairs("--override", options.override)
     try:
         with Cluster(
@@ -98,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
             security=options.secure,
             host=options.host,
             advertise=options.advertise,
+            internal_topics=True,
         ) as cluster:
             _make_topics(cluster, options.topic)
             faults = []

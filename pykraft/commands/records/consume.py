@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="what a line shows; may be repeated",
+        help=f"what a line shows: {', '.join(_DEFAULTS)}; may be repeated",
     )
 
 

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="how a line is read; may be repeated",
+        help=f"how a line is read: {', '.join([*_DEFAULTS, _NULL_MARKER])}; may be repeated",
     )
 
 

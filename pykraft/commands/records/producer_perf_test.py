@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pykraft.commands.common import CommandError, answers, pairs, read_text, say
+from pykraft.commands.common import CommandError, add_bootstrap_server, answers, bootstrap_server, pairs, read_text, say
 from pykraft.common.settings.config import parse_properties
 from pykraft.producer import Producer
 
@@ -40,7 +40,7 @@ _LETTERS = bytes(65 + octet % 26 for octet in range(256))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--bootstrap-server", metavar="HOST:PORT,...", help="brokers to connect to first")
+    add_bootstrap_server(parser)
     add("--topic", required=True, metavar="NAME", help="where the records go")
     add("--num-records", required=True, type=int, metavar="N", help="this many")
     payload = parser.add_mutually_exclusive_group(required=True)
@@ -90,7 +90,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.bootstrap_server is not None:
         settings["bootstrap.servers"] = options.bootstrap_server
     if not settings.get("bootstrap.servers"):
-        raise CommandError("--bootstrap-server HOST:PORT is missing")
+        settings["bootstrap.servers"] = bootstrap_server(options)
     if options.transactional_id is not None:
         settings["transactional.id"] = options.transactional_id
     elif options.transaction_duration_ms is not None:

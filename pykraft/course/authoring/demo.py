@@ -12,6 +12,7 @@ from pykraft.viz.drawing.alternative import SVG
 
 FOLDER = Path("build")
 _WIDTH = 100
+_SCRIPT = re.compile(r"<script\b[^>]*>.*?</script>", re.DOTALL)
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """What would move the cursor, colour the screen or worse, in text that comes from elsewhere."""
 
@@ -41,7 +42,8 @@ def run(notebook_path: Path, folder: Path = FOLDER, out: TextIO | None = None) -
 
 
 def write_page(notebook: Any, page: Path, title: str) -> None:
-    """The executed notebook as one HTML file."""
+    """The executed notebook as one HTML file. Nothing is loaded from the internet: nbconvert's scripts for formulas and
+    diagrams would be, and no lesson has any."""
     from nbconvert import HTMLExporter
 
     for cell in notebook.cells:
@@ -49,6 +51,7 @@ def write_page(notebook: Any, page: Path, title: str) -> None:
             cell.outputs = [_on_a_page(output) for output in cell.outputs if is_kept(output)]
     exporter = HTMLExporter(template_name="lab")  # type: ignore[no-untyped-call]
     text, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
+    text = _SCRIPT.sub(lambda found: "" if "https://" in found[0] else found[0], text)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pykraft
-from pykraft.client.config import ACKS, ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
+from pykraft.client.config import ACKS, ADMIN_CONFIG, AUTO_OFFSET_RESET, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from pykraft.common.settings.config import Key, as_text
 
 MODULE = Path(pykraft.__file__).parent / "client" / "settings.py"
@@ -26,7 +26,10 @@ clients check their settings by (`pykraft.client.config`).
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Literal, NewType, TypedDict
+
+ByDuration = NewType("ByDuration", str)
+"""How far back to begin, such as ``ByDuration("by_duration:PT1H")`` for an hour."""
 '''
 _TYPES = {
     "string": "str | None",
@@ -56,12 +59,25 @@ def settings_module() -> str:
 
 def _fields(keys: Iterable[Key[Any]]) -> Iterable[str]:
     for key in keys:
-        kind = "str | int | None" if key is ACKS else _TYPES[key.kind]
+        kind = _words(key) or _TYPES[key.kind]
         default = "" if key.required or as_text(key.default) == "" else f" (default {as_text(key.default)})"
         end = "" if key.meaning.endswith(".") and not default else "."
         yield f"\n    {key.name.replace('.', '_')}: {kind}\n"
         said = textwrap.wrap(f'"""{key.meaning[:1].upper()}{key.meaning[1:]}{default}{end}"""', _WIDTH - 4)
         yield "".join(f"    {line}\n" for line in said)
+
+
+def _words(key: Key[Any]) -> str:
+    """The type of a setting that is one of a few words; empty for others."""
+    if key is AUTO_OFFSET_RESET:
+        return 'Literal["earliest", "latest", "none"] | ByDuration | None'
+    if key.name in COMMON_CONFIG.keys:  # so that a dict of texts is good for an Admin
+        return ""
+    words = key.allowed.removeprefix("one of ").split(", ") if key.allowed.startswith("one of ") else []
+    if not words:
+        return ""
+    numbers = ", 0, 1, -1" if key is ACKS else ""
+    return "Literal[" + ", ".join(f'"{word}"' for word in words) + numbers + "] | None"
 
 
 if __name__ == "__main__":

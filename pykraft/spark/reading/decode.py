@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pykraft.common.errors import CorruptRecordError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import CODEC_MASK, HEADER_BYTES, RecordBatch
 from pykraft.records.compression import decompress
 from pykraft.records.varint import decode_varint
@@ -53,6 +53,20 @@ _MANY_HEADERS = 1000
 
 class _Odd(Exception):  # noqa: N818 (it is no fault of the data)
     """These records are better read one by one."""
+
+
+class TimestampTooFarError(CorruptRecordError):
+    """A record's timestamp does not fit into Spark's, which counts microseconds: mostly the producer counted
+    nanoseconds."""
+
+    def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None:
+        KafkaError.__init__(
+            self,
+            ErrorCode.INVALID_TIMESTAMP,
+            f"{topic}-{partition}, offset {offset}: the timestamp {timestamp} is nothing that Spark can show;"
+            " has the producer written nanoseconds? Let it write milliseconds, and begin the query after this record:"
+            f' startingOffsets={{"{topic}": {{"{partition}": {offset + 1}}}}}',
+        )
 
 
 class _Chunk(NamedTuple):
@@ -98,6 +112,8 @@ class Decoder:
                     rows = self._one_by_one(chunk, first, end)
                 if rows.num_rows:
                     yield rows
+        except TimestampTooFarError:
+            raise
         except CorruptRecordError as error:
             raise CorruptRecordError(f"{self._topic}-{self._partition}: {error.detail}") from None
 
@@ -123,12 +139,20 @@ class Decoder:
             case "offset":
                 return pa.array(records.offset)
             case "timestamp":
+                self._check_timestamps(records.timestamp, records.offset)
                 return _timestamps(records.timestamp)
             case "timestampType":
                 kinds = np.array([batch.uses_log_append_time for batch in chunk.batches], np.int32)
                 return pa.array(kinds[records.batch])
             case _:
                 return _headers(chunk.octets, records)
+
+    def _check_timestamps(self, milliseconds: Numbers, offset: Numbers) -> None:
+        """TimestampTooFarError names the first record whose time Spark cannot hold."""
+        if not milliseconds.size or max(-int(milliseconds.min()), int(milliseconds.max())) <= _MAX_MILLISECONDS:
+            return
+        wrong = int(np.flatnonzero((milliseconds > _MAX_MILLISECONDS) | (milliseconds < -_MAX_MILLISECONDS))[0])
+        raise TimestampTooFarError(self._topic, self._partition, int(offset[wrong]), int(milliseconds[wrong]))
 
     def _one_by_one(self, chunk: _Chunk, first: int, end: int) -> pa.RecordBatch:
         wanted = [
@@ -150,6 +174,9 @@ class Decoder:
         for name in self._columns:
             values = [row[name] for row in wanted]
             is_time = name == "timestamp"
+            if is_time:
+                offsets = np.array([row["offset"] for row in wanted], np.int64)
+                self._check_timestamps(np.array(values, np.int64), offsets)
             arrays.append(_timestamps(np.array(values, np.int64)) if is_time else pa.array(values, TYPES[name][1]))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -337,8 +364,6 @@ def _add_timestamps(chunk: _Chunk, batch: Numbers, delta: Numbers) -> Numbers:
 
 def _timestamps(milliseconds: Numbers) -> pa.Array:
     """Kafka counts milliseconds, Spark microseconds."""
-    if milliseconds.size and max(-int(milliseconds.min()), int(milliseconds.max())) > _MAX_MILLISECONDS:
-        raise CorruptRecordError("a record's timestamp is too far away for a clock of microseconds")
     kind = TYPES["timestamp"][1]
     return pa.Array.from_buffers(kind, len(milliseconds), [None, pa.py_buffer(milliseconds * 1000)])
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykraft.common.errors import CorruptRecordError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.records.batch import HEADER_BYTES, LOG_APPEND_TIME, RecordBatch
 from pykraft.records.compression import Compression
 from pykraft.records.varint import encode_varint
@@ -257,6 +257,17 @@ def test_an_offset_that_no_log_has_is_refused(offset: int) -> None:
 def test_a_time_that_spark_cannot_tell_is_refused(base: int) -> None:
     with pytest.raises(CorruptRecordError, match="timestamp"):
         rows([raw_batch(encoded(GOOD), len(GOOD), base_timestamp=base)])
+
+
+def test_a_time_in_nanoseconds_is_told_with_its_record_and_what_to_do() -> None:
+    nanoseconds = 1_795_837_290_783_000_000
+    with pytest.raises(KafkaError) as caught:
+        rows([raw_batch(encoded(GOOD), len(GOOD), 17, base_timestamp=nanoseconds)])
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    said = str(caught.value)
+    assert f"t-3, offset 17: the timestamp {nanoseconds} is nothing that Spark can show" in said
+    assert "has the producer written nanoseconds?" in said
+    assert 'startingOffsets={"t": {"3": 18}}' in said
 
 
 @pytest.mark.parametrize("base", [-1, 0, ((1 << 63) - 1) // 1000])

@@ -3,6 +3,7 @@ help comes fast, since only the verb that is asked for is loaded."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from pykraft.cli import COMMANDS, main
+from pykraft.commands.common import BOOTSTRAP, client_settings
 
 NOBODY = ["--bootstrap-server", "127.0.0.1:1", "--command-property", "default.api.timeout.ms=300"]
 
+E2E = ["e2e-latency", "--topic", "t", "--num-records", "1", "--record-size", "1"]
 SET_PASSWORD = ["configs", *NOBODY, "--alter", "--entity-type", "users", "--entity-name", "alice", "--add-config"]
 SHA_256_OF_X = "SCRAM-SHA-256=[password=x]"
 RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
@@ -24,7 +27,16 @@ RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
     [
         ([], ["COMMAND", "--help"]),
         (["topcis"], ["topcis", "topics"]),
-        (["topics", "--list"], ["--bootstrap-server", "topics --help"]),
+        (["kafka-topics.sh", "--list"], ["there is no command kafka-topics.sh: did you mean topics?"]),
+        (["kafka-console-producer"], ["did you mean produce?"]),
+        (["nonsense"], ["there are up, server"]),
+        (["topics", *NOBODY, "--list", "--topik", "t"], ["unrecognized arguments: --topik t. Did you mean --topic?"]),
+        (["transactions", *NOBODY, "list", "--durations=5"], ["Did you mean --duration-filter?"]),
+        (["groups", *NOBODY], ["--list"]),
+        (["groups", *NOBODY, "--list", "--group-type", "x"], ["--group-type is x", "classic, share, streams"]),
+        (["groups", *NOBODY, "--list", "--consumer", "--protocol", "p"], ["--consumer, --protocol cannot be said tog"]),
+        ([*E2E, "--producer-acks", "0"], ["--producer-acks is 0, but must be 1 or all"]),
+        ([*E2E, "--producer-acks", "1", "--num-headers", "-1"], ["--num-headers is -1, but must be 0 or more"]),
         (["topics", *NOBODY], ["--list", "--describe", "--create", "--delete"]),
         (["topics", *NOBODY, "--list", "--delete"], ["--delete", "not allowed with"]),
         (["topics", *NOBODY, "--create"], ["--create needs --topic"]),
@@ -276,3 +288,33 @@ def test_help_loads_no_verb() -> None:
         "pykraft.common.errors",
         "pykraft.common.version",
     }
+
+
+def test_without_servers_a_command_asks_those_of_the_environment_else_kafkas_usual_port(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(BOOTSTRAP, raising=False)
+    said = argparse.Namespace(bootstrap_server=None, command_config=None, command_property=[])
+    assert client_settings(said) == {"bootstrap.servers": "127.0.0.1:9092"}
+    said.command_property = ["bootstrap.servers=there:1"]
+    assert client_settings(said) == {"bootstrap.servers": "there:1"}
+    monkeypatch.setenv(BOOTSTRAP, "127.0.0.1:1")
+    assert client_settings(said) == {"bootstrap.servers": "there:1"}
+    assert main(["topics", "--list", "--command-property", "default.api.timeout.ms=300"]) == 1
+    assert "no broker has answered at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_the_usage_has_the_name_that_was_typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for typed, shown in (("/usr/bin/pykraft", "pykraft"), ("/x/pykraft/__main__.py", "python -m pykraft")):
+        monkeypatch.setattr(sys, "argv", [typed])
+        assert main(["topics", *NOBODY]) == 1
+        assert f"({shown} topics --help shows" in capsys.readouterr().err
+
+
+def test_help_names_what_a_line_may_have(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb, names in (("produce", ("parse.key", "null.marker")), ("consume", ("print.key", "null.literal"))):
+        assert main([verb, "--help"]) == 0
+        said = capsys.readouterr().out
+        assert [name for name in names if name not in said] == []

@@ -9,13 +9,10 @@ Each of the two advertises the port of a `Wiretap`, so every byte of a client pa
 controller at once, and its files are in a temporary folder.
 """
 
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
@@ -30,6 +27,7 @@ from pykraft.course.lessons.access.overheard import Overheard
 from pykraft.course.lessons.access.wiretap import Wiretap
 from pykraft.runtime.clock import MonotonicClock
 from pykraft.runtime.secure_files import SecureFiles
+from pykraft.runtime.temporary import TemporaryPlace
 from pykraft.runtime.threaded import NodeThread
 from pykraft.security.jaas import PLAIN_MODULE, SCRAM_MODULE, as_jaas
 from pykraft.security.mechanism import PLAIN
@@ -46,7 +44,8 @@ class GuardedNode:
 
     def __init__(self, user: str, password: str, topic: str = "flights") -> None:
         self._user, self._password = user, password
-        self._folder = Path(tempfile.mkdtemp(prefix="pykraft-"))
+        self._place = TemporaryPlace()
+        self._folder = self._place.path
         self._files = SecureFiles(self._folder / "security", [1])
         self._taps = {_CLEAR: Wiretap(), _SEALED: Wiretap()}
         self.ports = dict(zip(_PROTOCOLS, _free_ports(len(_PROTOCOLS)), strict=True))
@@ -122,7 +121,7 @@ class GuardedNode:
         for tap in self._taps.values():
             tap.close()
         self._node.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._place.remove()
 
 
 def _serves(node: Node) -> bool:

@@ -91,7 +91,7 @@ class LogFile:
             end = consumer.end_offsets([partition])[partition]
             while consumer.position(partition) < end:
                 for records in consumer.poll(timeout_ms=_POLL_MS).values():
-                    found += [int(record.key) for record in records]
+                    found += [int(record.key or b"") for record in records]
         return found
 
     def refusal(self) -> str:

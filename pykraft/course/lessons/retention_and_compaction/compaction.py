@@ -164,7 +164,7 @@ class TableReader:
         self._cluster = cluster
         self._topic = topic
         self.position = 0
-        self.table: dict[bytes, bytes] = {}
+        self.table: dict[bytes | None, bytes] = {}
         self.records = 0
         """How many records it has read."""
 

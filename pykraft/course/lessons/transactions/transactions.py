@@ -9,7 +9,7 @@ readers.
 """
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pykraft.common.types import TopicPartition
 from pykraft.consumer import Consumer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pykraft.cluster import Cluster
 
 LOG = "__transaction_state"
+Level = Literal["read_uncommitted", "read_committed"]
 _VERSION = 2
 """Bytes of the version in front of a key and of a value."""
 _POLL_MS = 500
@@ -78,7 +79,7 @@ def wait_for_markers(cluster: "Cluster", transactional_id: str) -> None:
             time.sleep(_LOOK_S)
 
 
-def read(cluster: "Cluster", topic: str, partition: int = 0, isolation_level: str = "read_committed") -> list[str]:
+def read(cluster: "Cluster", topic: str, partition: int = 0, isolation_level: "Level" = "read_committed") -> list[str]:
     """The values that a consumer gets from the beginning up to where it may read now."""
     key = TopicPartition(topic, partition)
     servers = cluster.bootstrap_servers

@@ -46,6 +46,19 @@ def test_a_node_is_what_its_file_says() -> None:
     assert config.topic_config({"min.insync.replicas": "3"})[MIN_INSYNC_REPLICAS] == 3
 
 
+def test_a_listener_without_a_host_is_bound_to_every_address_and_advertised_under_the_machines_name() -> None:
+    of_file = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093,INNER://h:9094", "advertised.listeners": ""}
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,INNER:PLAINTEXT"}
+    config = read_node_config({**GOOD, **of_file, **protocols}, lambda: "machine.example.org")
+    assert [(str(each.bind), str(each.advertised)) for each in config.listeners] == [
+        (":9092", "machine.example.org:9092"),
+        (":9093", "machine.example.org:9093"),
+        ("h:9094", "h:9094"),
+    ]
+    said = {**GOOD, "advertised.listeners": "PLAINTEXT://:1"}  # so is what others are told to use
+    assert str(read_node_config(said, lambda: "m").listeners[0].advertised) == "m:1"
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
