@@ -37,7 +37,9 @@ def high_watermark(state: State) -> str:
     for leader in state:
         for other in state:
             if leader.leads and other.node in leader.isr and len(other.log) < leader.high_watermark:
-                return f"node {leader.node} commits up to {leader.high_watermark}, node {other.node} has {len(other.log)}"
+                return (
+                    f"node {leader.node} commits up to {leader.high_watermark}, node {other.node} has {len(other.log)}"
+                )
     return ""
 
 

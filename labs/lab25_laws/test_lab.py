@@ -35,7 +35,9 @@ class Model:
     def fetch(self, node=None):
         node = node or self.chance.choice([node for node in NODES if node != self.leader])
         log, theirs = self.logs[node], self.logs[self.leader]
-        agreed = next((at for at, (one, other) in enumerate(zip(log, theirs)) if one != other), min(len(log), len(theirs)))
+        agreed = next(
+            (at for at, (one, other) in enumerate(zip(log, theirs)) if one != other), min(len(log), len(theirs))
+        )
         if self.bug != NO_TRUNCATION:
             del log[agreed:]
         log.extend(theirs[len(log) : len(log) + self.chance.randint(1, 3)])

@@ -132,4 +132,5 @@ RECORDED = {
     "wrong_line_7": Recorded("log rule", "Committed Stays", 2),
     "wrong_line_8": Recorded("quorum rule", "Leader Completeness", 39),
     "wrong_line_9": Recorded("election", "Eligible Leader Replicas", 404),
+    "wrong_line_10": Recorded("log rule", "Divergence", 5),
 }

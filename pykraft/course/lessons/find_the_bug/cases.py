@@ -151,14 +151,15 @@ _CASES = (
     ),
     Case(
         10,
-        "Two elections in a row",
+        "Where two logs part",
         HARD,
-        1,
-        6_000,
+        3,
+        8_000,
         (
-            "Two logs differ, and the question where they part was answered wrongly.",
-            "A follower slept through two elections. Its last epoch ended where the next one began (KIP-279).",
-            "Of which epoch does `end_offset_for` take the first offset?",
+            "A leader refuses a follower's fetch, and does not say where their two logs part.",
+            "Logs part in two ways: the leader does not know the follower's last epoch (KIP-279), or knows it to end "
+            "earlier (KIP-101).",
+            "`diverging_end` has to answer in both cases.",
         ),
     ),
 )

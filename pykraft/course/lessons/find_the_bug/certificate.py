@@ -67,8 +67,9 @@ def verify(line: str, on_progress: Listener = lambda done, of, words: None) -> C
     if game.points != points:
         return Checked(False, f"these clicks leave {game.points} points, and the line says {points}")
     seeds = game.verdict.seeds
+    held = f"{seeds} seed{'s' * (seeds != 1)}"
     practice = "" if seeds >= SEEDS else f", {SEEDS - seeds} fewer than a full certificate has"
-    return Checked(True, f"case {number}, seed {seed}: {points} points; the patch holds in {seeds} seeds{practice}")
+    return Checked(True, f"case {number}, seed {seed}: {points} points; the patch holds in {held}{practice}")
 
 
 def _read(line: str) -> tuple[int, int, list[str], int]:

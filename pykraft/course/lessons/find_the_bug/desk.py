@@ -247,7 +247,9 @@ class _Desk:
 
     def _certify(self) -> None:
         line = html.escape(certificate(self.game))
-        self._said.value = f"<p>Your certificate:</p><pre style='white-space:pre-wrap;word-break:break-all'>{line}</pre>"
+        self._said.value = (
+            f"<p>Your certificate:</p><pre style='white-space:pre-wrap;word-break:break-all'>{line}</pre>"
+        )
         self.board.value = board_of(noted_points()).svg
 
 

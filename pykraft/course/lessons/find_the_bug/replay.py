@@ -122,7 +122,9 @@ def _wrong_state(story: Story, of: Scene, events_before: int) -> Figure:
     else:
         failure = story.failure or ""
         title = without_ids(failure.partition(": ")[2] or failure)
-    title = wrapped(f"{title[:1].upper()}{title[1:]}", _TITLE_WIDTH, 15, bold=True)[0]
+    title = wrapped(
+        title if _PARTITION.match(title) else f"{title[:1].upper()}{title[1:]}", _TITLE_WIDTH, 15, bold=True
+    )[0]
     when = f"seed {story.seed} · event {step:,} of {story.last_step:,} · {story.time_at(step):,.1f} ms"
     note = of.about if not events_before else ""
     draw = partial(picture, story, step, topics=[of.topic], max_partitions=2, max_messages=4, title=title, when=when)

@@ -36,9 +36,7 @@ def in_order(
         found.close()
 
 
-def _here(
-    seeds: Iterable[int], bug: str, most_steps: int, rewrite: Rewrite | None
-) -> Generator[Outcome, None, None]:
+def _here(seeds: Iterable[int], bug: str, most_steps: int, rewrite: Rewrite | None) -> Generator[Outcome, None, None]:
     for seed in seeds:
         with planted(bug), put_back():
             if rewrite is not None:
