@@ -36,7 +36,8 @@ class Model:
         node = node or self.chance.choice([node for node in NODES if node != self.leader])
         log, theirs = self.logs[node], self.logs[self.leader]
         agreed = next(
-            (at for at, (one, other) in enumerate(zip(log, theirs)) if one != other), min(len(log), len(theirs))
+            (at for at, (one, other) in enumerate(zip(log, theirs, strict=False)) if one != other),
+            min(len(log), len(theirs)),
         )
         if self.bug != NO_TRUNCATION:
             del log[agreed:]

@@ -1,4 +1,4 @@
-"""The game of notebook 25: each of its ten bugs dies, is mended by its own line alone, and what costs points costs them.
+"""The game of notebook 25: each of its ten bugs dies, its own line alone mends it, and what costs points costs them.
 
 A certificate is what the game is worth to others: it replays, and one that does not add up is refused.
 """
@@ -154,7 +154,7 @@ def test_a_patch_waits_for_the_line() -> None:
     game.search()
     with pytest.raises(GameError, match="the wrong line is not named yet"):
         game.patch("a", "b")
-    with pytest.raises(GameError, match="is 0 times in Partition.advance_high_watermark, not once"):
+    with pytest.raises(GameError, match=r"is 0 times in Partition\.advance_high_watermark, not once"):
         opened().patch("nothing of the kind", "b")
 
 
@@ -278,7 +278,7 @@ def test_a_desk_has_all_steps_of_a_case() -> None:
     search, _, _, explain, hint = steps.children
     for button in (explain, search, explain, hint):
         button.click()
-    assert "It breaks the law High Watermark" in desk._said.value and "Hint: The law names" in desk.line.widget.value
+    assert "It breaks the law High Watermark" in desk._said.value and "The law names" in desk._hints.value
     desk.choice.value = 2
     assert desk.game.case.number == 2 and "Search seeds until a law breaks" in desk.line.widget.value
 

@@ -26,8 +26,8 @@ from pykraft.sim.bugs.planting import put
 
 PACKAGE = "pykraft."
 _HARMLESS = frozenset(
-    "abs all any bool dict enumerate False float frozenset int isinstance len list max min None range reversed round "
-    "set sorted sum True tuple zip".split()
+    {"abs", "all", "any", "bool", "dict", "enumerate", "float", "frozenset", "int", "isinstance", "len", "list", "max"}
+    | {"min", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip"}
 )
 """Built-in words that a mend may use in any module."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -108,7 +108,7 @@ WRONG_LINES = {
 """In the order of the notebook; number 0 is mended there by all readers together."""
 
 
-_ORDINALS = "shown first second third fourth fifth sixth seventh eighth ninth tenth".split()
+_ORDINALS = ["shown", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 
 
 def _register(name: str, ordinal: str) -> None:

@@ -14,7 +14,7 @@ A patch is code of somebody else, and it runs when you verify. `Rewrite.check` l
 not have already; see there what that is worth.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from pykraft.common.version import VERSION
 from pykraft.course.lessons.find_the_bug.cases import CASES
@@ -25,16 +25,15 @@ _MOST_CLICKS = 60
 _LONGEST = 40_000
 
 
-class Checked(NamedTuple):
+@dataclass(frozen=True)
+class Checked:
     """What a certificate is worth."""
 
     is_valid: bool
     words: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{'VALID' if self.is_valid else 'REFUSED'}  {self.words}"
-
-    __repr__ = __str__
 
 
 def certificate(game: Game) -> str:

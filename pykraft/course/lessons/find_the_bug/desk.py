@@ -99,7 +99,7 @@ class _Accusation:
     """Two menus and a list of lines."""
 
     def __init__(self, game: Game, line: _Line | None = None, on_named: Callable[[], None] = lambda: None) -> None:
-        from ipywidgets import Dropdown, Layout, Select, VBox
+        from ipywidgets import Dropdown, HBox, Layout, Select, VBox
 
         self._game, self._on_named = game, on_named
         self.line = line or _Line(game)
@@ -112,8 +112,8 @@ class _Accusation:
         self.file.observe(lambda _: self._show_functions(), "value")
         self.function.observe(lambda _: self._show_lines(), "value")
         self.button = _button("This line is wrong", self._name, self.line, "danger")
-        own = [] if line is not None else [self.line.widget]
-        self.widget = VBox([_style(), self.file, self.function, self.lines, self.button, *own])
+        parts = [_style(), self.file, self.function, self.lines, HBox([self.button]), self.line.widget]
+        self.widget = VBox(parts)
         self._show_functions()
         if line is None:
             self.line.say("Choose a file, a function and a line. What you see is the code that runs.")
@@ -154,8 +154,7 @@ class _Mending:
         self.text.placeholder = "The function appears here once you have named its wrong line."
         self._load = _button("Show the function", self.load, self.line)
         self.button = _button(f"Try it in {SEEDS} seeds", self._try, self.line, "success")
-        own = [] if line is not None else [self.line.widget]
-        self.widget = VBox([_style(), self.text, HBox([self._load, self.button]), *own])
+        self.widget = VBox([_style(), self.text, HBox([self._load, self.button]), self.line.widget])
         if game.is_named:
             self.load()
 
@@ -197,6 +196,8 @@ class _Desk:
         self.game = game = Game(number)
         self.line = line = _Line(game)
         self._said: Any = self._html()
+        self._hints: Any = self._html()
+        self._certificate: Any = self._html()
         self._stage: Any = self._vbox()
         self._mending = _Mending(game, line, self._certify)
         self._accusation = _Accusation(game, line, self._mending.load)
@@ -212,7 +213,8 @@ class _Desk:
         accuse_here = self._html("<b>5 Which line is wrong?</b>")
         mend_here = self._html(f"<b>6 Mend it: {SEEDS} seeds must pass</b>")
         parts = [self._accusation.widget, mend_here, self._mending.widget]
-        self._body.children = [steps, line.widget, self._said, self._stage, accuse_here, *parts]
+        above = [steps, line.widget, self._hints, self._said, self._stage]
+        self._body.children = [*above, accuse_here, *parts, self._certificate]
         self.board.value = board_of(noted_points()).svg
         line.say("One line is wrong. Search seeds until a law breaks.")
 
@@ -242,12 +244,13 @@ class _Desk:
         self.line.say("The last lines say what arrived in the step that broke the law.")
 
     def _hint(self) -> None:
-        hint = self.game.hint()
-        self.line.say(f"Hint: {hint}")
+        self.game.hint()
+        self._hints.value = "".join(f"<div>▸ {html.escape(hint)}</div>" for hint in self.game.hints)
+        self.line.say(f"{self.game.hints_left} hints are left.")
 
     def _certify(self) -> None:
         line = html.escape(certificate(self.game))
-        self._said.value = (
+        self._certificate.value = (
             f"<p>Your certificate:</p><pre style='white-space:pre-wrap;word-break:break-all'>{line}</pre>"
         )
         self.board.value = board_of(noted_points()).svg

@@ -22,7 +22,9 @@ A patch is the new text of one function. It must break no law in a hundred seeds
 first, and to its very end. In a headless run the game plays itself, with the solution and a few seeds.
 """
 
+import base64
 import textwrap
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -140,8 +142,8 @@ class Game:
         return replace(draw(self._known().seed), omitted=self.omitted)
 
     def shrink(self, most_tries: int = 60) -> Omissions:
-        """Leave out what the broken law does not need; what is left out so far, if it takes more than `most_tries`. In a
-        headless run what is known of the recorded history is taken, where that still fails."""
+        """Leave out what the broken law does not need; what is left out so far, after `most_tries`. A headless run
+        takes what is known of the recorded history, where that still fails."""
         found = self._known()
         if is_headless() and self._recall() != NOTHING:
             return self.omitted
@@ -295,17 +297,11 @@ def _full(module: str) -> str:
 
 def packed(text: str) -> str:
     """A text as part of a certificate: letters that no mail changes."""
-    import base64
-    import zlib
-
     return base64.urlsafe_b64encode(zlib.compress(textwrap.dedent(text).encode(), 9)).decode().rstrip("=")
 
 
 def unpacked(word: str) -> str:
     """The text of such a word. ValueError: it is none."""
-    import base64
-    import zlib
-
     try:
         stream = zlib.decompressobj()
         text = stream.decompress(base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)), 100_000)

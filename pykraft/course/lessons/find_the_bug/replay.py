@@ -20,10 +20,11 @@ from pykraft.surroundings import Shown, is_headless, is_notebook
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import wrapped
 from pykraft.viz.player.acts import Rehearsal
+from pykraft.viz.player.film_data import Film, film_of
 from pykraft.viz.player.player import Player
 from pykraft.viz.player.still import picture
 
-_AFTER_MS = 1
+_AFTER_MS, _LEAD_MS = 1, 1_200
 _PARTITION = re.compile(r"\b([\w.]+)-(\d+)(?= of node|:| is| of)")
 _LONG_ID = re.compile(r"\b[\w-]{22}\b")
 _TITLE_WIDTH = 900
@@ -44,6 +45,18 @@ class PlantedRehearsal(Rehearsal):
             said = super().act(words, ms)
             self.story.run_until(self._end_ms)
         return said
+
+    @property
+    def opens_ms(self) -> float:
+        return max(0.0, super().opens_ms)
+
+    def film(self, story: Story | None = None) -> Film:
+        """From the beginning on, if the history is shorter than other films."""
+        story = self.story if story is None else story
+        key = (story.name, self._end_ms)
+        if key not in self._films:
+            self._films[key] = film_of(story, self.scene, max(0, self.scene.failure_ms - _LEAD_MS), self._end_ms)
+        return self._films[key]
 
     def moments(self) -> list[int]:
         """The last step: the first wrong state."""
@@ -109,9 +122,9 @@ class LastSteps:
             self._story = self._scene.begin(Story).run()
         self.most = self._story.last_step - 1
 
-    def draw(self, events_before: int) -> Figure:
+    def draw(self, back: int) -> Figure:
         """The cluster so many events before the first wrong state."""
-        return _wrong_state(self._story, self._scene, events_before)
+        return _wrong_state(self._story, self._scene, back)
 
 
 def _wrong_state(story: Story, of: Scene, events_before: int) -> Figure:

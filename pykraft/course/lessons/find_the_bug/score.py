@@ -11,7 +11,6 @@ from pykraft.course.lessons.find_the_bug.game import POINTS, Game
 from pykraft.course.progress import note, read_progress
 from pykraft.surroundings import is_headless
 from pykraft.viz.drawing import palette
-from pykraft.viz.drawing.alternative import sentences
 from pykraft.viz.drawing.charts import finished, headed
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import wrapped
