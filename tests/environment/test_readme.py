@@ -23,6 +23,7 @@ from tests.harness.tree import ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COUNTED = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 COUNTED += ("twenty", "twenty-one", "twenty-two", "twenty-three", "twenty-four", "twenty-five", "twenty-six")
+COUNTED += ("twenty-seven",)
 LIMIT_S = 60
 
 

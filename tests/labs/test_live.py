@@ -43,9 +43,10 @@ WRONG = {
     "21": "forgotten_deny",
     "22": "one_count_for_all",
     "24": "planned_anew",
+    "25": "all_replicas_count",
 }
 """For each lab a mutant whose effect shows in the cluster."""
-SLOW = ("02", "03", "07", "08", "09", "10", "11", "12", "13", "14", "15", "17", "18", "20", "22", "24")
+SLOW = ("02", "03", "07", "08", "09", "10", "11", "12", "13", "14", "15", "17", "18", "20", "22", "24", "25")
 """Their wrong solutions drive the cluster in a long run: each takes several seconds. The checks catch them in any run
 (test_graders)."""
 TOLD = {
@@ -69,6 +70,7 @@ TOLD = {
     "20": r"\n0 of 100 tombstones are there",
     "21": r"May bob fetch from flights\? Your rules say yes, pykraft's denied",
     "22": r"The modest tenant was throttled [1-9]\d* times",
+    "25": r"Seed \d+ is sound, and you say: node \d commits up to",
     "24": r"0 records were left out, [1-9][\d,]* were read more than once",
 }
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pykraft.sim.bugs.recorded import RECORDED, Recorded
 
-_NO_BUGS = ("planting", "recorded")
+_NO_BUGS = ("planting", "recorded", "rewriting")
 """The modules of this package that have none."""
 _INHERITED = object()
 _MISSING = Recorded("", "", 0)

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -16,8 +16,10 @@ from tempfile import TemporaryFile
 from threading import Lock, Thread, Timer
 from typing import NamedTuple
 
+from pykraft.sim.bugs.rewriting import Rewrite
 from pykraft.sim.search.coverage import Row
 from pykraft.sim.search.patched import PACKAGE
+from pykraft.sim.search.worker import COVERAGE, REWRITE, STEPS
 
 LONGEST_S = 900.0
 """A history takes seconds. One that takes minutes has come into a loop."""
@@ -52,10 +54,13 @@ def run_seeds(
     root: Path = PACKAGE.parent,
     longest_s: float = LONGEST_S,
     has_coverage: bool = False,
+    most_steps: int = 0,
+    rewrite: Rewrite | None = None,
 ) -> Generator[Outcome, None, None]:
     """What comes of the seeds, as they end. `jobs` is how many run at once, 0 for one on each core. `root` is the
     directory that has the package. The processes end when nothing listens any more. With `has_coverage` each outcome
-    has the rows that its history has taken."""
+    has the rows that its history has taken. With `most_steps` a longer history ends there. A `rewrite` is put in place
+    of its function after the bug was planted."""
     left, lock = iter(seeds), Lock()
     found: SimpleQueue[Outcome | Unusable | None] = SimpleQueue()
 
@@ -72,7 +77,10 @@ def run_seeds(
         finally:
             found.put(None)
 
-    workers = [_Worker(root, bug, has_coverage) for _ in range(jobs or cores())]
+    words = [bug, *([COVERAGE] if has_coverage else []), *([f"{STEPS}{most_steps}"] if most_steps else [])]
+    if rewrite is not None:
+        words.append(REWRITE + json.dumps(rewrite))
+    workers = [_Worker(root, words) for _ in range(jobs or cores())]
     threads = [Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     for thread in threads:
         thread.start()
@@ -97,8 +105,8 @@ def run_seeds(
 class _Worker:
     """One process; a new one when it has ended."""
 
-    def __init__(self, root: Path, bug: str, has_coverage: bool) -> None:
-        self._root, self._arguments = root, [bug, *(["coverage"] if has_coverage else [])]
+    def __init__(self, root: Path, words: Sequence[str]) -> None:
+        self._root, self._arguments = root, words
         self._process: subprocess.Popen[str] | None = None
         self._is_over = False
         self._errors = TemporaryFile()  # noqa: SIM115 (closed on exit; a pipe that is not read would fill up)

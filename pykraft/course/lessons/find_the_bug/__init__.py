@@ -1,0 +1,1 @@
+"""Notebook 25: one line of the real code is wrong, and the reader finds it."""
