@@ -104,9 +104,7 @@ def test_in_notebook_00_a_control_is_on_the_first_screen_and_no_output_is_below_
     nothing_is_given_away(page, 'nb.predict("place")')
     page.run("nb = notebook(")
     page.go_on()
-    top = (
-        "const b = document.querySelector('.jp-Notebook .jupyter-button'); return b && b.getBoundingClientRect().bottom"
-    )
+    top = "const player = document.querySelector('.jp-Notebook .pk-player'); return player?.getBoundingClientRect().top"
     page.window.ask("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0")
     assert 0 < page.window.until(top) < FIRST_SCREEN_PIXELS
 

@@ -50,7 +50,6 @@ def test_a_percentile_is_the_latency_that_so_many_records_did_not_exceed() -> No
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (f"{SEND} --num-records 1 --record-size 1", "--bootstrap-server HOST:PORT is missing"),
         (f"{SEND} {SERVED} --num-records 0 --record-size 1", "--num-records is 0, but must be greater than zero"),
         (f"{SEND} {SERVED} --num-records 1 --record-size 0", "--record-size is 0, but must be greater than zero"),
         (f"{SEND} {SERVED} --num-records 1", "one of the arguments --record-size --payload-file"),
