@@ -22,7 +22,8 @@ LONG_LINES = 12
 """More code than this does not fit beside anything else."""
 _HEADING = re.compile(r"^##? ", re.MULTILINE)
 _FOR_A_RUN = re.compile(
-    r"nb\.(?:machine|measure\(\)|finish\(\))\Z|(?!.*(?:nb\.predict|\n(?:lever|play))\()(?:.*\b(?:nb = notebook|lab = Lab)\()",
+    r"nb\.(?:machine|measure\(\)|finish\(\))\Z"
+    r"|(?!.*(?:nb\.predict|\n(?:lever|play))\()(?:.*\b(?:nb = notebook|lab = Lab)\()",
     re.DOTALL,
 )
 
