@@ -41,7 +41,7 @@ from typing import IO, NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SETS = {
-    "quick": "for every commit, under 90 s",
+    "quick": "for every commit, about three minutes on two cores",
     "full": "everything, under 25 minutes on two cores",
     "judges": "tests and clients of other hands that take minutes, Apache Kafka's first",
     "soak": "long runs with new random choices each time",
