@@ -8,10 +8,11 @@ No request of a stranger comes twice, and no connection breaks: then a connectio
 doing, and the law can ask why. Links are cut and clogged, nodes and disks fail as ever.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any
+
+from pykraft.sim.trouble.drawn import Drawn
 
 FOREIGN_SEEDS, FOREIGN_PERIOD = range(8050, 8150), 12_800
 """Of each 12,800 seeds these have strangers: the first half with the groups of their draw, the second with a bank."""
@@ -42,34 +43,6 @@ class ForeignKnobs:
     """How often a stranger with rights writes to the coordinators' topics."""
 
 
-class _Drawn(Protocol):
-    """The draw of a seed, as far as it matters here."""
-
-    @property
-    def brokers(self) -> int: ...
-
-    @property
-    def properties(self) -> dict[str, int]: ...
-
-    @property
-    def faults(self) -> Mapping[str, float]: ...
-
-    @property
-    def producers(self) -> tuple[dict[str, object], ...]: ...
-
-    @property
-    def consumers(self) -> tuple[dict[str, object], ...]: ...
-
-    @property
-    def transactions(self) -> Any: ...
-
-    @property
-    def storm_until_ms(self) -> int: ...
-
-    @property
-    def partitions(self) -> int: ...
-
-
 def draw_foreigners(seed: int) -> ForeignKnobs | None:
     if seed % FOREIGN_PERIOD not in FOREIGN_SEEDS:
         return None
@@ -85,7 +58,7 @@ def draw_foreigners(seed: int) -> ForeignKnobs | None:
     )
 
 
-def foreign_changes(knobs: _Drawn, foreign: ForeignKnobs) -> dict[str, Any]:
+def foreign_changes(knobs: Drawn, foreign: ForeignKnobs) -> dict[str, Any]:
     """What the draw of such a seed has instead of what it would have otherwise."""
     faults = dict(knobs.faults)
     if "crash_coordinator" in faults:

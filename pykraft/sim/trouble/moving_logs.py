@@ -12,7 +12,9 @@ remembers a producer for longer than this producer tries to deliver a batch, as 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any
+
+from pykraft.sim.trouble.drawn import Drawn
 
 MOVING_SEEDS, MOVING_PERIOD = range(6650, 6750), 12_800
 """Of each 12,800 seeds these have logs that move: half of them with groups beside it, as their draw is, half with a
@@ -58,25 +60,6 @@ class MovingLogKnobs:
     """How often it is the policy that is changed."""
     read_again_ms: int
     """How often a reader begins again at the log's start."""
-
-
-class _Drawn(Protocol):
-    """The draw of a seed, as far as it matters here."""
-
-    @property
-    def brokers(self) -> int: ...
-
-    @property
-    def properties(self) -> dict[str, int]: ...
-
-    @property
-    def faults(self) -> dict[str, float]: ...
-
-    @property
-    def producers(self) -> tuple[dict[str, object], ...]: ...
-
-    @property
-    def transactions(self) -> Any: ...
 
 
 def draw_moving_logs(seed: int) -> MovingLogKnobs | None:
@@ -143,7 +126,7 @@ def moving_properties(seed: int, brokers: int, has_bank: bool) -> dict[str, int 
     }
 
 
-def moving_changes(seed: int, knobs: "_Drawn", moving: MovingLogKnobs) -> dict[str, Any]:
+def moving_changes(seed: int, knobs: Drawn, moving: MovingLogKnobs) -> dict[str, Any]:
     """What the draw of such a seed has instead of what it would have otherwise: less of all else."""
     others = {kind: _ELSE for kind in knobs.faults if kind != "crash_coordinator"}
     coordinators = {kind: weight for kind, weight in knobs.faults.items() if kind == "crash_coordinator"}

@@ -12,11 +12,12 @@ kinds: there the brokers' defaults may allow unclean elections, which would cost
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, GROUP_VERSION, KRAFT_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from pykraft.sim.trouble.clients import CONSUMER, draw_group
+from pykraft.sim.trouble.drawn import Drawn
 
 SETTING_SEEDS, SETTING_PERIOD = range(6750, 6850), 12_800
 """Of each 12,800 seeds these have settings that change. The second half has elections, by their draw."""
@@ -61,28 +62,6 @@ class SettingKnobs:
     """The consumer group whose settings change; nothing where there is none."""
 
 
-class _Drawn(Protocol):
-    """The draw of a seed, as far as it matters here."""
-
-    @property
-    def brokers(self) -> int: ...
-
-    @property
-    def properties(self) -> dict[str, int]: ...
-
-    @property
-    def faults(self) -> dict[str, float]: ...
-
-    @property
-    def features(self) -> Mapping[str, int]: ...
-
-    @property
-    def topic(self) -> Mapping[str, int | str]: ...
-
-    @property
-    def elections(self) -> Any: ...
-
-
 def draw_settings(seed: int, has_elections: bool) -> SettingKnobs | None:
     if seed % SETTING_PERIOD not in SETTING_SEEDS:
         return None
@@ -110,7 +89,7 @@ def brokers_of(settings: SettingKnobs, seed: int) -> int:
     return max(settings.replicas, settings.old_broker, Random(f"settings {seed}").choice((3, 3, 4, 5)))
 
 
-def setting_changes(seed: int, knobs: _Drawn, settings: SettingKnobs) -> dict[str, Any]:
+def setting_changes(seed: int, knobs: Drawn, settings: SettingKnobs) -> dict[str, Any]:
     """What the draw of such a seed has instead of what it would have otherwise."""
     brokers, random = brokers_of(settings, seed), Random(f"group of settings {seed}")
     groups = (draw_group(random, brokers, CONSUMER),) if settings.group_id else ()
