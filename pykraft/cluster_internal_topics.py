@@ -1,8 +1,8 @@
 """The internal topics of a cluster that was just started, made before the first client needs them.
 
-Kafka makes ``__consumer_offsets`` and ``__transaction_state`` when a client asks for its first coordinator, and that
-client is told to ask again. librdkafka waits two seconds before it does: the first `close` of a consumer takes that
-long. Whoever has a cluster for each test pays it each time.
+Kafka makes ``__consumer_offsets`` and ``__transaction_state`` when a client asks for its first coordinator, and asks
+that client to come again. librdkafka waits two seconds before it does: the first `close` of a consumer takes that
+long. With a cluster for each test, each test pays it.
 
 So a thread asks for a coordinator of each kind as soon as the brokers are ready. The topics are there some 20 ms later,
 which nothing waits for.
@@ -15,7 +15,7 @@ from pykraft.admin import Admin
 from pykraft.common.errors import KafkaError
 from pykraft.runtime.client_thread import ClientClosedError
 
-_SOMEBODY = "pykraft-internal-topics"
+_ASKING = "pykraft-internal-topics"
 """A group and a transactional id, of which nothing is kept: to ask for their coordinators makes the topics."""
 
 
@@ -29,8 +29,8 @@ class InternalTopics:
 
     def _make(self) -> None:
         with suppress(KafkaError, ClientClosedError), self._admin:
-            self._admin.list_consumer_group_offsets(_SOMEBODY)
-            self._admin.describe_transactions([_SOMEBODY])
+            self._admin.list_consumer_group_offsets(_ASKING)
+            self._admin.describe_transactions([_ASKING])
 
     def close(self) -> None:
         """Stop, whether they are made or not."""

@@ -1,8 +1,8 @@
 """Temporary directories that are removed, at the latest by the next process that makes one.
 
 A process that is killed removes nothing: a notebook's kernel that is restarted, a test run that is stopped. So each
-directory has a mark, a file that says which process made it, and that this process keeps locked while it lives. Whoever
-makes a directory first looks for those whose process has ended.
+directory has a mark, a file that says which process made it, and that this process keeps locked while it lives. Before
+a process makes a directory it looks for those whose process has ended.
 
 What pykraft did not make is never touched. A directory is removed only if all of this is so:
 

@@ -60,7 +60,7 @@ def test_an_answer_that_is_none_of_its_request_breaks_the_law(frame: bytes, why:
 
 def test_a_client_without_rights_may_see_an_empty_list_and_nothing_in_it() -> None:
     check_answer(asked(has_rights=False), answer(ListGroupsResponse(groups=[])))
-    with pytest.raises(Violation, match="is told"):
+    with pytest.raises(Violation, match="is answered with"):
         check_answer(asked(has_rights=False), answer(ListGroupsResponse(groups=[GROUP])))
 
 

@@ -7,7 +7,7 @@ to the disk. The lines keep the numbers that they have in the file, and a traceb
     rewrite = Rewrite("pykraft.raft.leader_state", "LeaderState._update_high_watermark", text)
     rewrite.apply()
 
-A text may come from somebody else, with a certificate for instance, and it runs with your rights. So `check` refuses
+A text may be another person's, from a certificate for instance, and it runs with your rights. So `check` refuses
 what a rule of Kafka does not need: an import, a name with two underscores, and every word that the module does not have
 already. That is no sandbox, and it keeps out what opens files, starts programs and connects.
 """

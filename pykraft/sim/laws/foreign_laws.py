@@ -153,7 +153,7 @@ def _check_refused(question: Question, answer: Response) -> None:
         require(is_empty, f"{question} is granted: {granted}")
     if question.name in _EMPTY_FOR_ALL:
         listed = [name for name in _LISTS if getattr(answer, name, ())]
-        require(not listed, f"{question} is told {listed}: {answer}")
+        require(not listed, f"{question} is answered with {listed}: {answer}")
 
 
 _FORGOTTEN = ("forgotten_topics_data",)

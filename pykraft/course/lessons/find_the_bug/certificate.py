@@ -10,7 +10,7 @@ certificate takes as long to check as the game took to compute, and one that doe
 It cannot know of clicks that the line leaves out: a player who drops a hint from the line has cheated a friend, not the
 program.
 
-A patch is code of somebody else, and it runs when you verify. `Rewrite.check` lets it use no word that the module does
+A patch is another person's code, and it runs when you verify. `Rewrite.check` lets it use no word that the module does
 not have already; see there what that is worth.
 """
 

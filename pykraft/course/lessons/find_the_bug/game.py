@@ -272,7 +272,7 @@ class Game:
     # --- without a reader ---------------------------------------------------------------------------------------------
 
     def solve(self, seeds: int = SEEDS) -> Verdict:
-        """Name the line and mend it, as somebody does who knows the answer."""
+        """Name the line and mend it, as a person does who knows the answer."""
         wrong, place = WRONG_LINES[self.case.bug], wrong_place(self.case.bug)
         self.search()
         if not self.is_named:
