@@ -31,7 +31,7 @@ lab: setup  ## set up .venv, then open JupyterLab on notebook 00 (or print its a
 demo: setup  ## run notebook 00 in the terminal; the executed page is written into build/
 	@$(RUN) -m pykraft demo $(NOTEBOOK)
 
-quick: setup  ## lint, types, layers, unit and property tests: about three minutes
+quick: setup  ## lint, types, layers, unit and property tests, but for the costliest: under 90 seconds
 	@$(RUN) tests/run.py quick
 
 test:  ## everything: under 25 minutes on two cores

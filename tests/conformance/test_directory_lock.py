@@ -9,6 +9,7 @@ from pykraft.storage.upkeep.log_manager import DirectoryInUseError, lock_directo
 from tests.harness import apache_kafka
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kafka", ["apache"])
 def test_a_directory_is_used_by_one_of_both(kafka: str) -> None:
     if reason := apache_kafka.available():

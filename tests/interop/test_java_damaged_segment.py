@@ -40,6 +40,7 @@ def damage(folder: pathlib.Path) -> str:
     return log.name
 
 
+@pytest.mark.long
 def test_what_follows_a_damaged_segment_stays_as_in_apache_kafka(tmp_path: pathlib.Path) -> None:
     with ApacheKafka(java_options=QUICK_START) as kafka:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})

@@ -195,6 +195,7 @@ def same(ours: Left, theirs: Left) -> None:
     assert {each.last_offset for each in theirs.empty} <= {each.last_offset for each in ours.empty}
 
 
+@pytest.mark.long
 def test_both_cleaners_leave_the_same_records(tmp_path: pathlib.Path) -> None:
     waiting = {"log.cleaner.backoff.ms": str(A_LONG_TIME_MS)}
     with ApacheKafka(java_options=QUICK_START, properties=waiting) as kafka:

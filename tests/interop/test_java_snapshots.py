@@ -132,6 +132,7 @@ def test_a_new_broker_of_apache_kafka_copies_the_snapshot_of_our_controller(tmp_
     assert not errors
 
 
+@pytest.mark.long
 def test_a_new_broker_of_ours_copies_the_snapshot_of_apache_kafkas_controller(tmp_path: pathlib.Path) -> None:
     options = ("--standalone", *LOWERED)
     with ApacheKafka(1, SNAPSHOTS, java_options=QUICK_START, format_options=options) as kafka:

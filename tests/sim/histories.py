@@ -21,7 +21,7 @@ from pykraft.simulation import Report, Simulation, SimulationFailed
 
 SEEDS = range(100)
 """The histories of a long run, and those in which planted bugs are looked for."""
-SHORT = SEEDS[:12]
+SHORT = (1, 2, 5, 6, 8, 10)
 """The histories of `make test`: clusters, groups and troubles of every kind."""
 
 

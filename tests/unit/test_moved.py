@@ -76,6 +76,7 @@ def test_a_folder_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str])
     assert "nowhere is no folder" in capsys.readouterr().out
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("folder", ["pykraft", "labs", "notebooks", "tests", "binder"])
 def test_the_repository_names_no_module_by_its_old_name(folder: str) -> None:
     assert [path for path, _ in outdated(ROOT / folder, TABLE)] == []

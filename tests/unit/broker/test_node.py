@@ -160,6 +160,7 @@ def test_a_fetch_waits_for_as_many_bytes_as_lie_in_several_segments(pair: tuple[
     assert len(partition.log._segments) > 3
 
 
+@pytest.mark.costly
 def test_the_fetches_and_produces_of_departed_clients_leave_and_cost_nothing(pair: tuple[LoneNode, Any]) -> None:
     lone, topic = pair
     replicas = lone.broker.replicas

@@ -43,6 +43,7 @@ def test_the_shell_completes_names_of_files_where_no_word_fits(capsys: pytest.Ca
         assert capsys.readouterr().out.endswith("complete -o default -F _pykraft pykraft\n")
 
 
+@pytest.mark.costly
 def test_a_shell_that_starts_does_not_wait_for_the_libraries_of_the_extras() -> None:
     code = """if True:
         import sys

@@ -22,6 +22,7 @@ SHA_256_OF_X = "SCRAM-SHA-256=[password=x]"
 RESET = [*NOBODY, "--reset-offsets", "--group", "g"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -243,6 +244,7 @@ def test_a_file_that_holds_no_text_is_named(
     assert f"{file} cannot be read" in out + complaint
 
 
+@pytest.mark.costly
 def test_who_has_no_standard_streams_is_served_all_the_same() -> None:
     command = f"{sys.executable} -m pykraft"
     for line in (f"{command} storage random-uuid >&-", f"{command} produce {' '.join(NOBODY)} --topic t <&-"):
@@ -250,6 +252,7 @@ def test_who_has_no_standard_streams_is_served_all_the_same() -> None:
     assert shell(f"{command} storage format 2>&-") == (1, "", ""), "a complaint is no output"
 
 
+@pytest.mark.costly
 def test_output_that_cannot_be_written_is_told_once() -> None:
     for said in ("storage random-uuid", "storage --help"):
         full = f"{sys.executable} -m pykraft {said} >/dev/full"

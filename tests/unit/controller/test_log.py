@@ -41,6 +41,7 @@ def from_nothing(script: ControllerScript) -> MetadataImage:
     return fresh.image
 
 
+@pytest.mark.costly
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), max_size=25))
 def test_the_image_is_the_replay_of_the_log_whatever_was_done(steps: list[tuple[int, int]]) -> None:
@@ -138,6 +139,7 @@ def test_what_does_not_fit_into_one_batch_is_refused_and_changes_nothing() -> No
     assert script.image == from_nothing(script)
 
 
+@pytest.mark.costly
 def test_a_plan_in_several_pieces_is_true_up_to_the_piece_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leaderships of a broker's earlier life are moved first; then its registration is too large."""
     monkeypatch.setattr("pykraft.controller.controller.MAX_RECORDS_PER_REQUEST", 2)

@@ -213,6 +213,7 @@ UNREADABLE: dict[str, tuple[list[Raw], int]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_record_that_cannot_be_replayed_fails_its_partition_and_nothing_else(name: str) -> None:
     records, record_type = UNREADABLE[name]
@@ -392,6 +393,7 @@ def attack(seed: int, logs: int) -> None:
         assert runtime.states[State.FAILED] > logs // 20 and runtime.states[State.ACTIVE] > logs // 20
 
 
+@pytest.mark.costly
 def test_random_records_of_the_internal_topics_do_not_keep_a_node_from_its_start() -> None:
     attack(0, 100)
 

@@ -178,6 +178,7 @@ def _number(change: Change) -> int:
     return change.record.value.offset
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_laws_hold_in_every_history(seed: int) -> None:
     history = History(seed)

@@ -57,6 +57,7 @@ def replayed_by_turn(lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> list[in
     return turns
 
 
+@pytest.mark.costly
 def test_all_shards_together_replay_no_more_than_a_few_thousand_records_in_a_turn(
     lone: LoneNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_an_idle_node_writes_one_each_interval() -> None:
     assert len(ids(node)) == 3
 
 
+@pytest.mark.costly
 def test_the_interval_0_is_never() -> None:
     seldom = {"broker_heartbeat_interval_ms": "60000", "broker_session_timeout_ms": "600000"}
     node = LoneNode(**{INTERVAL: "0", IDLE: "60000"}, **seldom)

@@ -58,6 +58,7 @@ def without_power(node: LoneNode) -> None:
     node.filesystem.crash_power(Random(1))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("end", "segment_bytes"),
     [(closed, "1073741824"), (killed, "1073741824"), (without_power, "1073741824"), (without_power, "20000")],
@@ -83,6 +84,7 @@ def test_a_start_reads_the_newest_snapshot_and_what_follows_however_long_the_log
     assert log.validate(*place) == (Verdict.VALID, place)
 
 
+@pytest.mark.costly
 def test_the_indexes_after_such_a_start_are_those_of_a_log_that_was_read_through() -> None:
     node = LoneNode(**IDLE)
     node.run(3 * MINUTE_MS + 5_000)
@@ -109,6 +111,7 @@ def remove_index(disk: MemoryFileSystem) -> None:
     disk.remove(f"{LOG}/{0:020d}.index")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("spoil", [break_epochs, break_index, remove_index])
 def test_if_what_leads_to_the_snapshot_is_damaged_the_whole_log_is_read(
     spoil: Callable[[MemoryFileSystem], None], monkeypatch: pytest.MonkeyPatch
@@ -177,6 +180,7 @@ def idle_for(node: LoneNode, hours: int) -> None:
         log.clean(now_ms, 100 << 20, 7 * 24 * HOUR_MS)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("end", "days"),
     [

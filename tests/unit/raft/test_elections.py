@@ -234,6 +234,7 @@ def test_a_single_voter_leads_at_once() -> None:
 # --- a quorum ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_a_quorum_elects_one_leader_and_stays_with_it(count: int) -> None:
     quorum = Quorum(range(1, count + 1), observers=[7])
@@ -467,6 +468,7 @@ def test_a_fetch_from_where_the_leaders_log_never_was_decides_nothing() -> None:
     assert raft.replica.leader is not None and raft.replica.leader.voters[2].end_offset is None
 
 
+@pytest.mark.costly
 def test_a_crash_of_the_power_everywhere_keeps_what_was_decided() -> None:
     for seed in range(4):
         quorum = Quorum(seed=seed)

@@ -96,6 +96,7 @@ def with_records(key: bytes | None, value: bytes | None, control: bool = False) 
     return change
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "change",
     [

@@ -84,6 +84,7 @@ def counted_turns(
     return turns
 
 
+@pytest.mark.costly
 def test_records_are_checked_a_slice_at_a_time_and_nothing_more_is_asked_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_answer_that_no_leader_gives_is_refused_in_slices_too(change: Callabl
     assert quorum.is_altered and raft.replica.log.end == quorum.end(quorum.leader)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("cut", [1, 4, 10])
 def test_a_role_that_changes_meanwhile_takes_the_answer_along(cut: int) -> None:
     quorum, follower = behind()

@@ -408,6 +408,7 @@ def test_a_fetch_from_another_quorum_is_refused_as_a_whole() -> None:
         assert answer.error_code == error and not answer.responses
 
 
+@pytest.mark.costly
 def test_the_quorum_describes_itself() -> None:
     quorum = Quorum(observers=[7])
     quorum.elect()

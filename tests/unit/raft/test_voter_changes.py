@@ -146,6 +146,7 @@ def test_without_ack_when_committed_the_answer_comes_when_the_record_is_appended
     assert leader.high_watermark <= leader.replica.control_records.history.latest_offset
 
 
+@pytest.mark.costly
 def test_a_removed_voter_follows_and_neither_votes_nor_stands(cluster: Quorum) -> None:
     gone, stays = others(cluster)
     assert outcome(cluster, removal(gone)) is ErrorCode.NONE
@@ -212,6 +213,7 @@ def test_a_leader_that_is_removed_does_not_count_itself(cluster: Quorum) -> None
     assert answer.value.error_code == ErrorCode.NONE
 
 
+@pytest.mark.costly
 def test_a_removal_that_is_committed_after_its_time_is_up_makes_the_leader_resign_as_well(cluster: Quorum) -> None:
     old, (silent, _) = cluster.leader, others(cluster)
     cluster.kill(silent)
@@ -233,6 +235,7 @@ def test_a_removed_leader_that_starts_again_follows(cluster: Quorum) -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
@@ -286,6 +289,7 @@ def test_while_nothing_of_the_leaders_epoch_is_committed_it_refuses() -> None:
     assert written(cluster, leader) == [[1, 2, 3]]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("first", [addition(4), removal(2), removal(3)], ids=str)
 @pytest.mark.parametrize("second", [addition(4), removal(2), removal(3)], ids=str)
 def test_one_change_at_a_time(cluster: Quorum, first: Change, second: Change) -> None:
@@ -336,6 +340,7 @@ def test_an_observer_that_has_not_caught_up_is_not_added(cluster: Quorum) -> Non
     assert leader_replica.control_records.voters.ids == [1, 2, 3]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("answered", "error"),
     [
@@ -396,6 +401,7 @@ def test_a_voter_set_comes_back_with_a_restart_and_is_in_the_snapshot_of_its_off
     assert ids(cluster, 4) == [1, 2, 3, 4]
 
 
+@pytest.mark.costly
 def test_what_an_observer_has_fetched_is_on_its_disk_when_it_becomes_a_voter(cluster: Quorum) -> None:
     cluster.append(1)
     cluster.run(1000)

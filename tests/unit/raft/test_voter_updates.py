@@ -272,6 +272,7 @@ def test_while_one_voter_set_is_not_committed_no_other_is_written() -> None:
 # --- what is kept over a start ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("has_snapshot", [False, True], ids=["from the log", "from a snapshot"])
 @pytest.mark.parametrize("level", [STATIC_VOTERS, VOTERS_IN_LOG])
 def test_a_start_finds_the_level_that_it_had(static: Quorum, level: int, has_snapshot: bool) -> None:

@@ -32,6 +32,7 @@ CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 TEXT = b"".join(b"flight %d from EWR to ORD, " % number for number in range(20_000))  # half a megabyte
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("size", [0, 1, STEP_BYTES, STEP_BYTES + 1, 3 * STEP_BYTES, len(TEXT)])
 def test_what_is_compressed_in_steps_is_what_is_compressed_at_once(codec: Compression, size: int) -> None:
@@ -207,6 +208,7 @@ def test_a_limit_ends_the_reading(codec: Compression) -> None:
         decompress(codec, stream, limit=(4 << 20) - 1)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 def test_a_bomb_costs_no_memory_while_it_is_streamed(codec: Compression) -> None:
     bomb = memoryview(compress(codec, bytes(100 << 20)))

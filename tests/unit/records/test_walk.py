@@ -60,6 +60,7 @@ def test_any_bytes_are_walked_over_alike_from_any_number_on(number: int, some: b
         assert walk.go_over(data, 0, number, number + 2) == PYTHON(data, 0, number, number + 2)
 
 
+@pytest.mark.costly
 @compiled
 def test_a_history_is_the_same_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     traces = []

@@ -32,6 +32,7 @@ def freezer(now_s: list[float]) -> Iterator[Freezer]:
     some.end()
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("freezer")
 def test_what_has_survived_a_full_collection_is_not_visited_by_the_next() -> None:
     kept = [[number] for number in range(10_000)]
@@ -40,6 +41,7 @@ def test_what_has_survived_a_full_collection_is_not_visited_by_the_next() -> Non
     assert len(gc.get_objects()) < len(kept)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("freezer")
 def test_a_circle_that_came_after_is_found() -> None:
     gc.collect()
@@ -49,6 +51,7 @@ def test_a_circle_that_came_after_is_found() -> None:
     assert circle() is None
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("freezer")
 def test_what_is_frozen_goes_when_nothing_refers_to_it() -> None:
     held = [Circle(), Circle()]
@@ -59,6 +62,7 @@ def test_what_is_frozen_goes_when_nothing_refers_to_it() -> None:
     assert first() is None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("reviewed", "is_found"), [(0.4, True), (0.6, False)])
 def test_a_circle_that_was_frozen_is_found_when_twice_as_much_is_frozen_for_a_minute(
     freezer: Freezer, now_s: list[float], reviewed: float, is_found: bool
@@ -77,6 +81,7 @@ def test_a_circle_that_was_frozen_is_found_when_twice_as_much_is_frozen_for_a_mi
     assert (circle() is None) == is_found
 
 
+@pytest.mark.costly
 def test_what_a_large_request_needs_for_a_moment_is_no_reason_for_a_review(
     freezer: Freezer, now_s: list[float]
 ) -> None:
@@ -94,6 +99,7 @@ def test_what_a_large_request_needs_for_a_moment_is_no_reason_for_a_review(
     assert circle() is not None, "nothing was visited that is frozen"
 
 
+@pytest.mark.costly
 def test_what_is_frozen_is_not_counted_at_each_collection(freezer: Freezer, monkeypatch: pytest.MonkeyPatch) -> None:
     """To count a million objects holds up a node for as long as to visit them."""
     gc.collect()
@@ -113,6 +119,7 @@ def test_what_is_frozen_is_not_counted_at_each_collection(freezer: Freezer, monk
     assert len(counted) == 1
 
 
+@pytest.mark.costly
 def test_without_it_nothing_is_frozen() -> None:
     some = Freezer()
     some.begin()

@@ -301,6 +301,7 @@ def test_recovery_tells_producers_epochs_and_aborted_transactions() -> None:
     assert len(found.transaction_index.entries) == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", ["cut", "flip", "zeros", "garbage"])
 def test_recovery_stops_at_the_first_damaged_batch(damage: str) -> None:
     for position in range(7 * SIZE, 8 * SIZE):

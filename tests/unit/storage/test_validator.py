@@ -470,6 +470,7 @@ def test_a_sum_that_leaves_64_bits_is_not_the_largest_timestamp() -> None:
 # --- what a stream may hold -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("codec", "size"), [(Compression.GZIP, 30), (Compression.LZ4, 31), (Compression.ZSTD, 31)])
 def test_a_batch_of_many_megabytes_of_zeros_is_accepted_and_costs_no_memory(codec: Compression, size: int) -> None:
     one = bytearray()
@@ -522,6 +523,7 @@ def test_a_batch_that_is_packed_again_pauses_between_its_records(monkeypatch: py
     assert pauses == 10
 
 
+@pytest.mark.costly
 def test_a_batch_of_too_many_records_is_to_be_sent_in_pieces() -> None:
     """A few kilobytes could hold a hundred million of them, and each takes a moment of the node's time."""
     assert len(tiny_records(1 << 17, NOW_MS, is_numbered=False)) < 1000 and len(SHORTEST) << 17 < 1 << 20

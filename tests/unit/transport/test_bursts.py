@@ -348,6 +348,7 @@ def served(pieces: list[bytes], burst_requests: Callable[[], int], later: set[in
     return story
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("later", [set(), {3}, {2, 5}], ids=["all at once", "a fetch waits", "two produces wait"])
 def test_a_client_hears_the_same_wherever_its_stream_is_cut(later: set[int]) -> None:
     """In bursts as one after the other; and after each piece each answer that is ready has left."""

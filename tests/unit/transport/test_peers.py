@@ -373,6 +373,7 @@ def test_a_node_is_not_held_up_by_what_another_one_tells() -> None:
 # --- what is remembered -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 def test_after_ten_thousand_addresses_only_those_in_use_are_kept() -> None:
     """Most refuse the connection; every tenth answers, and is not needed again."""
     story = Story()

@@ -251,6 +251,7 @@ def test_errors_are_counted_by_api_and_error() -> None:
 # --- their price ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 def test_the_metrics_of_a_request_cost_at_most_as_much_as_140_increments_of_a_counter() -> None:
     """With the turn of the loop that handles no other request: 3 us where an increment takes 21 ns. Machines differ by
     half, so both are measured, by turns. The best of many tries: other processes run, too."""

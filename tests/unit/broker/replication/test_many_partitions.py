@@ -99,6 +99,7 @@ def test_a_topic_is_deleted_a_slice_at_a_time_and_the_broker_says_that_it_knows_
     assert all((left, kept) == (0, 0) for left, kept, is_done in seen if is_done) and seen[-1] == (0, 0, True)
 
 
+@pytest.mark.costly
 def test_what_is_left_of_a_deleted_topic_does_not_come_into_the_one_that_is_made_under_its_name() -> None:
     """One image is applied whole before the next, however many slices it takes."""
     node = LoneNode()
@@ -118,6 +119,7 @@ def test_what_is_left_of_a_deleted_topic_does_not_come_into_the_one_that_is_made
     assert {log.topic_id for log in node.broker.logs.logs.values()} == {new}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("turn", range(1, 32, 3))
 def test_a_topic_may_be_deleted_and_made_again_while_its_logs_are_being_made(turn: int) -> None:
     node = LoneNode()

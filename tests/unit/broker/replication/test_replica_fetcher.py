@@ -663,6 +663,7 @@ class Following:
         return sorted(key.partition for key in self.fetcher.loud)
 
 
+@pytest.mark.costly
 def test_a_poll_looks_at_none_of_a_thousand_idle_partitions() -> None:
     many = Following(1000)
     assert len(many.fetcher.followed) == 1000 and not many.loud

@@ -690,6 +690,7 @@ def answered(row: Row, denied: tuple[Question, ...]) -> Any:
     return row.look(lone.ask(row.request(topic_id), row.kind, row.version, CLIENT))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.kind.value}: {row.name}" for row in ROWS])
 def test_a_client_is_told_what_it_may_not_do(row: Row) -> None:
     assert answered(row, row.denied) == row.seen

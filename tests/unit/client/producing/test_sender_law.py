@@ -72,11 +72,13 @@ def check_with_restarts(some: Sending, appended: dict[TopicPartition, list[bytes
     assert some.accumulator.used_bytes == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_brokers_forget_no_record_is_written_twice(seed: int) -> None:
     run(seed, restarts=True)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_is_lost_each_record_is_written_once_and_in_order(seed: int) -> None:
     run(seed)

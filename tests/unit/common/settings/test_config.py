@@ -220,6 +220,7 @@ def test_a_broken_unicode_escape_is_refused_in_one_sentence() -> None:
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=20)
 
 
+@pytest.mark.costly
 @given(st.dictionaries(WORDS.filter(bool), WORDS, max_size=6))
 def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
     assert parse_properties(format_properties(properties)) == properties

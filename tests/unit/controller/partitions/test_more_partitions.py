@@ -29,6 +29,7 @@ def count(script: ControllerScript, name: str = "t") -> int:
     return len(topic.partitions)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "total", "brokers", "error"),
     [

@@ -317,6 +317,7 @@ def refused_from(answer: Promise[Answer], code: ErrorCode) -> int:
     return done
 
 
+@pytest.mark.costly
 def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_again_for_the_member(
     node: TransactionalNode,
 ) -> None:
@@ -327,6 +328,7 @@ def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_again_for_t
     assert refused_from(answer, ErrorCode.UNKNOWN_MEMBER_ID) % 500 == 0
 
 
+@pytest.mark.costly
 def test_the_rest_of_a_commit_does_not_begin_a_transaction_again_that_was_aborted_meanwhile(
     node: TransactionalNode,
 ) -> None:
@@ -337,6 +339,7 @@ def test_the_rest_of_a_commit_does_not_begin_a_transaction_again_that_was_aborte
     assert not node.lone.broker.groups.runtime.active(0).offsets.has_pending("g")
 
 
+@pytest.mark.costly
 def test_a_commit_of_many_offsets_is_written_to_its_end_though_the_producer_hangs_up(node: TransactionalNode) -> None:
     send_many(node, 1200).abandon()
     node.lone.run(50)

@@ -288,6 +288,7 @@ def test_a_transaction_that_lasts_too_long_is_aborted_with_a_new_epoch(level: in
     assert t.producer() == (old[0], 2)
 
 
+@pytest.mark.costly
 def test_transactions_that_time_out_together_are_aborted_in_several_turns() -> None:
     t = Transactions()
     open_transaction(t)

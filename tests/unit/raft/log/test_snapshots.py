@@ -81,6 +81,7 @@ def test_the_newest_snapshot_stays_whatever_is_kept() -> None:
 # --- copying one ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("settings", [{}, PIECE], ids=["at once", "in pieces"])
 @pytest.mark.parametrize("how", ["a new disk", "behind"])
 def test_a_replica_that_is_behind_the_start_copies_a_snapshot_and_goes_on_from_there(
@@ -160,6 +161,7 @@ def crash_before(quorum: Quorum, node: int, step: str) -> None:
     delattr(disk, step)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
 @pytest.mark.parametrize("step", ["rename", "sync_directory"])
 def test_a_crash_while_a_snapshot_is_put_in_place_leaves_the_old_log_or_the_new_one(step: str, power: bool) -> None:
@@ -286,6 +288,7 @@ def test_a_snapshot_that_is_not_there_is_not_found(snapshot: OffsetAndEpoch) -> 
     assert answer.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -328,6 +331,7 @@ def cut(answer: Any) -> None:
     answer.size -= 10
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("spoil", [longer, empty, of_another, elsewhere, damaged, cut])
 def test_a_spoilt_piece_is_not_taken_and_the_copying_begins_anew(spoil: Callable[[Any], None]) -> None:
     quorum = Quorum(observers=(9,))

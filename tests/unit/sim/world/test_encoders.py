@@ -19,6 +19,7 @@ def samples() -> list[bytes]:
     return [*dull, RECORDS, RECORDS + random.randbytes(300) + RECORDS, random.randbytes(140_000)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("codec", Compression)
 def test_the_library_reads_what_was_encoded(codec: Compression) -> None:
     for data in samples():

@@ -164,6 +164,7 @@ def reader() -> FrameReader:
 # --- the same comes of it ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_stand_in_ends_every_handshake_as_ssl_does(case: Case) -> None:
     true, false = (Connection(world(case)).run() for world in WORLDS)

@@ -101,6 +101,7 @@ def test_a_log_opens_without_snapshots_also_where_a_header_is_damaged(kept: int)
     assert opened(filesystem, config).log_end_offset == 30
 
 
+@pytest.mark.costly
 def test_an_index_entry_that_is_not_of_its_batch_is_not_believed() -> None:
     """A start looks at the first and the last entries of closed segments only, and no checksum covers the others."""
     config = tiny(2000)

@@ -481,6 +481,7 @@ def open_and_note(filesystem: MemoryFileSystem, known: dict[str, Any]) -> Unifie
     return open_log(filesystem, KAFKAS, on_recovery_point=raised, **known)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("is_damaged", [False, True])
 @pytest.mark.parametrize("sign", SIGNS)

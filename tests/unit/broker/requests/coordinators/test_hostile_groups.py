@@ -198,6 +198,7 @@ class Attack:
         return data if self.random.random() < 0.9 else data[: self.random.randrange(len(data))]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_hostile_requests_are_answered(seed: int) -> None:
     attack(seed, REQUESTS)

@@ -220,6 +220,7 @@ class Followed:
         assert not self.loud
 
 
+@pytest.mark.costly
 def test_a_fetch_of_an_idle_session_looks_at_none_of_a_thousand_partitions() -> None:
     followed = Followed(partitions=1000)
     assert len(followed.session.partitions) == 1000 and not followed.loud

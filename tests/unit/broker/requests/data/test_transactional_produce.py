@@ -59,6 +59,7 @@ def test_after_the_marker_the_next_transaction_is_verified_anew(node: Transactio
     assert produced_error(again) is ErrorCode.NONE
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("error", "older", "verifying", "adding"),
     [

@@ -412,6 +412,7 @@ def test_a_static_member_is_removed_by_its_instance_id(groups: Groups) -> None:
     assert groups.state() == "Empty"
 
 
+@pytest.mark.costly
 def test_static_members_that_wait_for_no_rebalance_do_not_keep_the_node_busy(groups: Groups) -> None:
     joined = [groups.join(instance="slow"), groups.join(instance="hasty", rebalance_ms=0)]
     groups.run(1)
@@ -479,6 +480,7 @@ def test_old_offsets_are_forgotten_and_with_the_last_of_them_the_group() -> None
     assert groups.ask(ListGroupsRequest()).groups == []
 
 
+@pytest.mark.costly
 def test_offsets_that_are_too_many_for_one_batch_are_forgotten_all_the_same() -> None:
     groups = Groups(offsets_retention_minutes="1", offsets_retention_check_interval_ms="1000")
     groups.commit(5)
@@ -574,6 +576,7 @@ def test_a_request_about_many_groups_takes_several_turns(kind: Any, groups: Grou
     assert [each.group_id for each in results] == names
 
 
+@pytest.mark.costly
 def test_a_commit_of_many_offsets_is_written_in_pieces_and_each_asks_whether_the_member_is_still_one(
     groups: Groups,
 ) -> None:
@@ -807,6 +810,7 @@ def many_offsets(groups: Groups) -> Groups:
     return groups
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("is_stable", [False, True])
 @pytest.mark.parametrize("version", [7, 9])
 def test_many_offsets_of_a_group_are_fetched_in_pieces(version: int, is_stable: bool, many_offsets: Groups) -> None:
@@ -878,6 +882,7 @@ def test_a_member_that_is_none_any_more_hears_so_of_the_whole_group_also_if_many
     assert (found.error_code, list(found.topics)) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
 
 
+@pytest.mark.costly
 def test_many_offsets_of_a_group_are_deleted_in_pieces(many_offsets: Groups) -> None:
     groups = many_offsets
     topic = OffsetDeleteRequest.Topic
