@@ -37,11 +37,13 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.broker_config import (
     CORDONED_LOG_DIRS,
+    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
+    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
+    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     PRODUCER_ID_EXPIRATION_MS,
     TRANSACTION_PARTITION_VERIFICATION_ENABLE,
     is_cordoned,
 )
-from pykraft.common.settings.config import Config
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
@@ -129,7 +131,7 @@ class Broker:
             random=random,
             producer_id_expiration_ms=self._live[PRODUCER_ID_EXPIRATION_MS],
             not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
-            cleaner_limits=_cleaner_limits(config.values),
+            cleaner_limits=_cleaner_limits(self._live),
             after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
         )
         logs.register_metrics(metrics)
@@ -287,12 +289,17 @@ class Broker:
         """What lets this broker be as the metadata say: the replicas, and then what rests on them. What takes long
         comes as steps."""
         return [
-            lambda *_: self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS]),
+            lambda *_: self._take_up_settings(),
             self.replicas.apply,
             lambda delta, image, _: self._directories.apply(delta, image),
             self.groups.apply,
             self.transactions.apply,
         ]
+
+    def _take_up_settings(self) -> None:
+        """What is not read when it is needed is handed on."""
+        self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS])
+        self.logs.cleaner.limits = _cleaner_limits(self._live)
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
         """Take up a change. What fails in one place must not keep it from the others: the next change may mend it.
@@ -340,8 +347,8 @@ def _lacks_directories(image: MetadataImage, broker_id: int, incarnation_id: Uui
     return image.features.get(METADATA_VERSION, 0) >= IV_3_7_2_DIRECTORIES
 
 
-def _cleaner_limits(values: Config) -> CleanerLimits:
+def _cleaner_limits(live: LiveSettings) -> CleanerLimits:
     return CleanerLimits(
-        buffer_bytes=int(values[keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE] * values[keys.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR]),
-        io_bytes_per_second=values[keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+        buffer_bytes=int(live[LOG_CLEANER_DEDUPE_BUFFER_SIZE] * live[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR]),
+        io_bytes_per_second=live[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
     )

@@ -20,9 +20,9 @@ from pykraft.common.core import Steps
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.settings.broker_config import (
     LIVE_BROKER_CONFIG,
-    OF_ONE_BROKER,
     REPLICATION_QUOTA_CONFIG,
-    is_dynamic,
+    check_connection_limits,
+    check_dynamic,
 )
 from pykraft.common.settings.config import as_text
 from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, check_group_settings
@@ -169,22 +169,14 @@ class ConfigControl:
         broker_id = broker_number(name) if name else self._node_id
         if broker_id < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the number of a broker is at least 0")
-        unknown = sorted(each for each in settings if not is_dynamic(each))
-        if unknown:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{', '.join(unknown)} cannot be changed while the brokers run")
-        if not name and not OF_ONE_BROKER.isdisjoint(settings):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{', '.join(OF_ONE_BROKER)} cannot be set for all brokers: name one"
-            )
         static = node_layers(image, self._node_id, self._properties).static
         stores = {each: key for each in settings if (key := store_key(each)) is not None}
-        if stores and not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{min(stores)} is of one broker's listener: name the broker")
         try:
+            check_dynamic(settings, is_for_all=not name)
             for each, key in stores.items():
                 key.read(settings[each], each)
             check_topic_settings({}, settings, static)
-            LIVE_BROKER_CONFIG.resolve(settings)
+            check_connection_limits(LIVE_BROKER_CONFIG.resolve(settings, self._properties))
             REPLICATION_QUOTA_CONFIG.resolve(settings)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -35,6 +35,7 @@ from pykraft.common.settings.topic_config import (
     LOG_CONFIG,
     broker_names,
 )
+from pykraft.common.settings.unserved_config import INTERNAL, listeners_setting
 from pykraft.metadata.image import BROKER_RESOURCE, MetadataImage
 from pykraft.protocol.messages.configs import ConfigSource, ConfigType
 
@@ -44,7 +45,10 @@ _NUMBER = re.compile(r"[+-]?\d{1,10}")
 _END_OF_NUMBERS = 1 << 31
 
 # Settings that Kafka has as text where they are lists here.
-_OTHER_TYPES = {"listener.security.protocol.map": ConfigType.STRING}
+_OTHER_TYPES = {"listener.security.protocol.map": ConfigType.STRING, "early.start.listeners": ConfigType.LIST}
+_NULL_LISTS = frozenset({"advertised.listeners", "log.dirs"})
+_EMPTY_TEXTS = frozenset({"authorizer.class.name", "max.connections.per.ip.overrides"})
+"""An empty default is null for Kafka's texts and empty for its lists, but for these."""
 
 
 def broker_number(name: str) -> int:
@@ -189,18 +193,38 @@ def _places_of_topic(key: Key[Any], value: str, own: Mapping[str, str], layers: 
 
 def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: NodeLayers) -> list[Setting]:
     """All settings of a node that has these keys and this properties file, by name."""
+    numbers = [properties[name] for name in _OWN_NUMBER if name in properties]
+    properties = dict(properties) | (dict.fromkeys(_OWN_NUMBER, numbers[0]) if numbers else {})
     layers = layers._replace(static=properties)
     shown = [key for name, key in keys.keys.items() if not name.startswith(INTERNAL_PREFIX)]
-    found = [_of_broker(key, layers) for key in shown if key.name not in INTERNAL_BROKER_SETTINGS - set(properties)]
+    found = [_of_broker(key, layers) for key in shown if key.name not in _INTERNAL - set(properties)]
     found += [_rate(key, layers) for key in _rates_in(layers.dynamic, layers.cluster)]
     found += [_store(name, key, value) for name, value in layers.dynamic.items() if (key := store_key(name))]
     names = {setting.name for setting in found}
-    for name in properties:
+    for name, value in properties.items():
         if name not in names and not name.startswith(INTERNAL_PREFIX):
-            # We do not know what it is: perhaps a password.
-            place = Place(name, None, ConfigSource.STATIC_BROKER)
-            found.append(Setting(name, None, (place,), ConfigType.UNKNOWN, None, is_read_only=True, is_sensitive=True))
+            found.append(_other(name, value, keys))
     return sorted(found)
+
+
+_OWN_NUMBER = ("node.id", "broker.id")
+"""Two names of one setting. Kafka sets both where a file sets one."""
+_INTERNAL = INTERNAL_BROKER_SETTINGS | INTERNAL
+
+
+def _other(name: str, value: str, keys: ConfigDef) -> Setting:
+    """What the file says under a name that is no key's: a listener's own setting, or of somebody else."""
+    key = keys.keys.get(listeners_setting(name))
+    if key is None or key.kind == SECRET:
+        # We do not know what it is: perhaps a password.
+        kind = ConfigType.UNKNOWN if key is None else config_type(key)
+        place = Place(name, None, ConfigSource.STATIC_BROKER)
+        return Setting(name, None, (place,), kind, None, is_read_only=True, is_sensitive=True)
+    places = [Place(name, value, ConfigSource.STATIC_BROKER)]
+    default = _default(key)
+    if default is not None:
+        places.append(Place(key.name, default, ConfigSource.DEFAULT))
+    return Setting(name, value, tuple(places), config_type(key), key.meaning, is_read_only=True)
 
 
 def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
@@ -209,8 +233,9 @@ def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
         places = tuple(place._replace(value=None) for place in places if place.value)
         is_live = key.name in DYNAMIC_BROKER_CONFIGS
         return Setting(key.name, None, places, config_type(key), key.meaning, not is_live, is_sensitive=True)
-    value = next((place.value for place in places if place.name == key.name), None)
-    if value is not None:
+    told = next((place for place in places if place.name == key.name), None)
+    value = told.value if told else None
+    if told and value is not None and told.source is not ConfigSource.DEFAULT:
         value = as_text(key.read(value))
     is_read_only = key.name not in DYNAMIC_BROKER_CONFIGS
     return Setting(key.name, value, places, config_type(key), key.meaning, is_read_only)
@@ -305,7 +330,9 @@ def _other_names(key: Key[Any]) -> list[str]:
 
 
 def _default(key: Key[Any]) -> str | None:
-    if key.required or (key.kind == "string" and key.default == ""):
+    if key.required or key.default is None or key.name in _NULL_LISTS:
+        return None
+    if key.default == "" and key.name not in _EMPTY_TEXTS:
         return None
     return as_text(key.default)
 

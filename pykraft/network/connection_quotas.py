@@ -141,6 +141,15 @@ class ConnectionQuotas:
                     wait_ms = max(wait_ms, rate.wait_ms(limit, now))
         return wait_ms
 
+    def set_limits(self, limits: ConnectionLimits) -> None:
+        """These hold from now on. Connections that are there stay; one that waits for room looks again."""
+        with self._lock:
+            self._limits = limits
+            for name, quota in self._listeners.items():
+                quota.limits = limits.of(name)
+        for callback in self.when_released:
+            callback()
+
     def set_rates_of_addresses(self, rates: Mapping[str | None, int]) -> None:
         """These quotas of new connections a second hold from now on; None is that of every other address."""
         by_address = {str(ip_address(address)): rate for address, rate in rates.items() if address is not None}

@@ -49,12 +49,14 @@ METADATA_MAX_RETENTION_BYTES = integer(
     100 << 20,
     "more than this of metadata log and snapshots is not kept, but the newest snapshot is; -1 for all",
     at_least=-1,
+    kind="long",
 )
 METADATA_MAX_RETENTION_MS = integer(
     "metadata.max.retention.ms",
     7 * 24 * 3_600_000,
     "snapshots of the metadata older than this are not kept, but the newest is; -1 for all",
     at_least=-1,
+    kind="long",
 )
 
 MAX_BYTES_BETWEEN_SNAPSHOTS = integer(
@@ -62,12 +64,14 @@ MAX_BYTES_BETWEEN_SNAPSHOTS = integer(
     20 << 20,
     "a snapshot of the metadata is written when so much was committed since the last one",
     at_least=1,
+    kind="long",
 )
 MAX_SNAPSHOT_INTERVAL_MS = integer(
     "metadata.log.max.snapshot.interval.ms",
     3_600_000,
     "a snapshot of the metadata is written when the last one is so old; 0 for never",
     at_least=0,
+    kind="long",
 )
 
 RAFT_KEYS: list[Key[Any]] = [

@@ -43,11 +43,14 @@ from pykraft.common.core import Outbound, Steps
 from pykraft.common.errors import ConfigError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.prometheus import exposition_in_steps
+from pykraft.common.settings import broker_config as live_keys
+from pykraft.common.settings.config import Config
 from pykraft.common.settings.tls_config import store_key
 from pykraft.common.trace import TraceSink
 from pykraft.common.types import Endpoint
 from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import BROKER_RESOURCE, ConfigResource, MetadataImage
+from pykraft.metadata.settings import ALL_BROKERS, live_broker_config
 from pykraft.network.client import NetworkClient
 from pykraft.network.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from pykraft.network.inherited import end_in_child
@@ -157,6 +160,7 @@ class NodeThread:
     def _make_stages(self, network: NetworkMode) -> FusedStages | StagedStages:
         options, quotas = socket_options(self.node.config, self._tls.streams), connection_quotas(self.node.config)
         self.node.client_quotas.on_change.append(lambda: self._set_rates_of_addresses(quotas))
+        self.node.loader.publish_to(partial(self._take_up_limits, quotas))
         clock, values = self._clock.now, self.node.config.values
         if network == "fused":
             return FusedStages(self.node, self._selector, self._client.timer, clock, self._stopwatch, options, quotas)
@@ -169,8 +173,8 @@ class NodeThread:
             quotas,
             poll=self._poll_elsewhere,
             wakeup=self._selector.wakeup,
-            network_threads=values[keys.NUM_NETWORK_THREADS],
-            handlers=values[keys.NUM_IO_THREADS],
+            network_threads=values[live_keys.NUM_NETWORK_THREADS],
+            handlers=values[live_keys.NUM_IO_THREADS],
         )
 
     def _set_rates_of_addresses(self, quotas: dict[ListenerKind, ConnectionQuotas]) -> None:
@@ -178,6 +182,25 @@ class NodeThread:
         rates = self.node.client_quotas.connection_rates
         for each in quotas.values():
             each.set_rates_of_addresses(rates)
+
+    def _take_up_limits(
+        self, quotas: dict[ListenerKind, ConnectionQuotas], delta: MetadataDelta, image: MetadataImage
+    ) -> Steps[None]:
+        """Let the limits of connections hold that the metadata have for this broker, or for all."""
+        config = self.node.config
+        if not delta.touched_configs.isdisjoint(
+            {ConfigResource(BROKER_RESOURCE, name) for name in (ALL_BROKERS, str(config.node_id))}
+        ):
+            live = live_broker_config(image, config.node_id, config.properties)
+            try:
+                limits = connection_limits(config, live)
+            except ConfigError as error:  # a host's name: what held before goes on
+                self.node.fault_handler.handle_fault("connection-limits", error)
+            else:
+                for each in quotas.values():
+                    each.set_limits(limits)
+        return
+        yield
 
     def _bind(self) -> None:
         ports = {}
@@ -415,12 +438,18 @@ def socket_options(config: NodeConfig, streams: Mapping[str, StreamMaker] | None
 
 def connection_quotas(config: NodeConfig) -> dict[ListenerKind, ConnectionQuotas]:
     """How many connections there may be to the broker's listeners, and to the controller's."""
-    values = config.values
-    limits = ConnectionLimits(
-        connections=values[keys.MAX_CONNECTIONS],
-        per_ip=values[keys.MAX_CONNECTIONS_PER_IP],
-        per_ip_overrides=_limits_of_addresses(keys.limits_of_hosts(values)),
-        creation_rate=values[keys.MAX_CONNECTION_CREATION_RATE],
+    limits = connection_limits(config, config.values)
+    names = {kind: [each.name for each in config.listeners if each.kind is kind] for kind in ListenerKind}
+    return {kind: ConnectionQuotas(limits, names[kind], config.inter_broker_listener) for kind in ListenerKind}
+
+
+def connection_limits(config: NodeConfig, values: Config) -> ConnectionLimits:
+    """The limits that these values have; ConfigError if a host's name has no address."""
+    return ConnectionLimits(
+        connections=values[live_keys.MAX_CONNECTIONS],
+        per_ip=values[live_keys.MAX_CONNECTIONS_PER_IP],
+        per_ip_overrides=_limits_of_addresses(live_keys.limits_of_hosts(values)),
+        creation_rate=values[live_keys.MAX_CONNECTION_CREATION_RATE],
         of_listeners={
             listener.name: ListenerLimits(
                 *(keys.value_of_listener(key, listener.name, config.properties, values) for key in keys.OF_LISTENERS)
@@ -428,8 +457,6 @@ def connection_quotas(config: NodeConfig) -> dict[ListenerKind, ConnectionQuotas
             for listener in config.listeners
         },
     )
-    names = {kind: [each.name for each in config.listeners if each.kind is kind] for kind in ListenerKind}
-    return {kind: ConnectionQuotas(limits, names[kind], config.inter_broker_listener) for kind in ListenerKind}
 
 
 def _limits_of_addresses(limits: dict[str, int]) -> dict[str, int]:
@@ -439,7 +466,7 @@ def _limits_of_addresses(limits: dict[str, int]) -> dict[str, int]:
         try:
             infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            name = keys.MAX_CONNECTIONS_PER_IP_OVERRIDES.name
+            name = live_keys.MAX_CONNECTIONS_PER_IP_OVERRIDES.name
             raise ConfigError(f"{name} has the host {host}, whose name cannot be resolved: write its address") from None
         found.update({str(info[4][0]): limit for info in infos})
     return found

@@ -33,6 +33,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.fault_handler import RETRY_AFTER_FAULT_MS, FaultHandler
 from pykraft.common.metrics import Metrics
 from pykraft.common.rooms import Room
+from pykraft.common.settings.broker_config import LOG_CLEANER_BACKOFF_MS
 from pykraft.common.settings.topic_config import FOREVER_MS
 from pykraft.common.time_slice import take_steps
 from pykraft.common.timer import Timer
@@ -128,7 +129,7 @@ class ReplicaManager:
         if flush_ms < FOREVER_MS:
             every(max(1, flush_ms), lambda _: logs.flush_old(), now, delay_ms)
         if values[keys.LOG_CLEANER_ENABLE]:
-            every(max(1, values[keys.LOG_CLEANER_BACKOFF_MS]), lambda _: logs.compact(), now)
+            every(max(1, values[LOG_CLEANER_BACKOFF_MS]), lambda _: logs.compact(), now)
 
     def _delete_old_segments(self, now: int) -> None:
         if self._logs.delete_old_segments():

@@ -32,12 +32,18 @@ from pykraft.broker.settings.sasl_config import (
     read_sasl_listeners,
     sasl_names,
 )
-from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys, check_socket_keys
+from pykraft.broker.settings.socket_config import SOCKET_KEYS, check_listener_keys
 from pykraft.broker.settings.tls_listeners import TLS_LISTENER_KEYS, ListenerTls, own_tls_names, tls_of_listeners
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.broker_config import CORDONED_LOG_DIRS, LIVE_BROKER_CONFIG, check_cordoned
-from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, decimal, integer, names, string
+from pykraft.common.settings.broker_config import (
+    CORDONED_LOG_DIRS,
+    LIVE_BROKER_CONFIG,
+    check_connection_limits,
+    check_cordoned,
+)
+from pykraft.common.settings.config import Config, ConfigDef, Key, Synonym, boolean, integer, names, string
 from pykraft.common.settings.topic_config import BROKER_DEFAULTS, FOREVER_MS, check_topic_settings
+from pykraft.common.settings.unserved_config import UNSERVED, check_refused, has_no_effect, listeners_setting
 from pykraft.common.types import Endpoint, Node
 from pykraft.controller.config import CONTROLLER_KEYS
 from pykraft.coordinator.group.config import GROUP_KEYS, check_consumer_group_keys
@@ -55,7 +61,10 @@ PROCESS_ROLES = names(
     one_of=["broker", "controller"],
     required=True,
 )
-NODE_ID = integer("node.id", -1, "the number of this node in its cluster", at_least=0, required=True)
+NODE_ID = integer(
+    "node.id", -1, "the number of this node in its cluster", at_least=0, required=True, synonyms=[Synonym("broker.id")]
+)
+BROKER_ID = integer("broker.id", -1, "the older name of node.id", at_least=-1)
 CONTROLLER_QUORUM_VOTERS = names(
     "controller.quorum.voters", [], "the voters of a quorum that does not have them in its log: id@host:port, ..."
 )
@@ -154,35 +163,6 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = integer(
     kind="long",
 )
 LOG_CLEANER_ENABLE = boolean("log.cleaner.enable", True, "whether logs are compacted")
-LOG_CLEANER_BACKOFF_MS = integer(
-    "log.cleaner.backoff.ms", 15_000, "the cleaner looks for work this often", at_least=0, kind="long"
-)
-LOG_CLEANER_DEDUPE_BUFFER_SIZE = integer(
-    "log.cleaner.dedupe.buffer.size",
-    128 << 20,
-    "memory for the keys of a pass of the cleaner",
-    at_least=1 << 20,
-    kind="long",
-)
-LOG_CLEANER_THREADS = integer("log.cleaner.threads", 1, "how many logs are cleaned at once", at_least=0)
-LOG_CLEANER_IO_BUFFER_SIZE = integer(
-    "log.cleaner.io.buffer.size", 512 << 10, "memory for reading and writing in the cleaner", at_least=0
-)
-LARGEST_DOUBLE = 1.7976931348623157e308
-LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = decimal(
-    "log.cleaner.io.buffer.load.factor",
-    0.9,
-    "how much of log.cleaner.dedupe.buffer.size a pass of the cleaner fills with keys",
-    at_least=0,
-    at_most=1,
-)
-LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = decimal(
-    "log.cleaner.io.max.bytes.per.second",
-    LARGEST_DOUBLE,
-    "the cleaner reads and writes no more than this many bytes in a second",
-    at_least=0,
-    at_most=LARGEST_DOUBLE,
-)
 ADD_PARTITIONS_RETRY_BACKOFF_MS = integer(
     "add.partitions.to.txn.retry.backoff.ms",
     20,
@@ -213,6 +193,7 @@ _TOPIC_DEFAULTS: list[Key[Any]] = [
 _NODE_KEYS: list[Key[Any]] = [
     PROCESS_ROLES,
     NODE_ID,
+    BROKER_ID,
     *LISTENER_KEYS,
     *SASL_KEYS,
     CONTROLLER_QUORUM_VOTERS,
@@ -243,12 +224,6 @@ _NODE_KEYS: list[Key[Any]] = [
     LOG_RETENTION_CHECK_INTERVAL_MS,
     LOG_FLUSH_SCHEDULER_INTERVAL_MS,
     LOG_CLEANER_ENABLE,
-    LOG_CLEANER_BACKOFF_MS,
-    LOG_CLEANER_DEDUPE_BUFFER_SIZE,
-    LOG_CLEANER_THREADS,
-    LOG_CLEANER_IO_BUFFER_SIZE,
-    LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
-    LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
     ADD_PARTITIONS_RETRY_BACKOFF_MS,
     ADD_PARTITIONS_RETRY_BACKOFF_MAX_MS,
     REQUEST_TIMEOUT_MS,
@@ -263,6 +238,7 @@ _NODE_KEYS: list[Key[Any]] = [
     *GROUP_KEYS,
     *TRANSACTION_KEYS,
     *_TOPIC_DEFAULTS,
+    *(row.key for name, row in UNSERVED.items() if name not in LIVE_BROKER_CONFIG.keys),
 ]
 NODE_CONFIG = ConfigDef(_NODE_KEYS)
 
@@ -291,6 +267,8 @@ class NodeConfig:
     values: Config = field(repr=False)
     unknown: tuple[str, ...]
     """Keys in the file that no setting has: worth a warning."""
+    without_effect: tuple[str, ...] = ()
+    """Keys in the file that Kafka would heed and pykraft does not: worth a warning, too."""
     metrics_listener: Endpoint | None = None
     late_listeners: frozenset[str] = frozenset()
     """Those that wait for the rules of access."""
@@ -328,10 +306,7 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
             " process.roles, node.id and controller.quorum.voters instead"
         )
     values = NODE_CONFIG.resolve(properties)
-    check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
-    _check_waits(values)
-    check_socket_keys(values)
-    check_consumer_group_keys(values)
+    _check_values(values, properties)
     role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
     roles = frozenset(role_names)
     protocols = read_protocols(values)
@@ -342,6 +317,7 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
         protocol_of(name, protocols)
     named = {*by_name, *controller_names}
     of_listeners = check_listener_keys(by_name, properties) | sasl_names(named) | own_tls_names(named)
+    others = [name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners]
     controller_listener = controller_names[0]
     said_of_voters = values[CONTROLLER_QUORUM_VOTERS]
     voters = tuple(_voter(text) for text in said_of_voters)
@@ -373,12 +349,28 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
         metadata_dir=_folder(values[METADATA_LOG_DIR] or directories[0]),
         properties=dict(properties),
         values=values,
-        unknown=tuple(name for name in NODE_CONFIG.unknown(properties) if name not in of_listeners),
+        unknown=tuple(name for name in others if listeners_setting(name) not in NODE_CONFIG.keys),
+        without_effect=tuple(name for name in others if listeners_setting(name) in NODE_CONFIG.keys)
+        + tuple(name for name in sorted(properties) if has_no_effect(name, properties[name])),
         metrics_listener=_metrics_listener(values[METRICS_LISTENER]),
         late_listeners=late_listeners(values, properties, by_name, controller_names),
         sasl_listeners=read_sasl_listeners(listeners, properties),
         logins=read_logins({False: inter_broker, True: controller_listener}, protocols, properties, values),
     )
+
+
+def _check_values(values: Config, properties: Mapping[str, str]) -> None:
+    """ConfigError if one of these may not be ignored, or does not fit another."""
+    if BROKER_ID.name in properties and values[BROKER_ID] != values[NODE_ID]:
+        raise ConfigError(
+            f"node.id is {values[NODE_ID]} and broker.id is {values[BROKER_ID]}, but both are the number of the node:"
+            " leave broker.id out"
+        )
+    check_refused(properties)
+    check_topic_settings({}, {name: value for name, value in properties.items() if name in BROKER_DEFAULTS})
+    _check_waits(values)
+    check_connection_limits(values)
+    check_consumer_group_keys(values)
 
 
 def advice(name: str) -> str:

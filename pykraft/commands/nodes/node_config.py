@@ -17,4 +17,7 @@ def read_config(file: Path, overrides: Mapping[str, str] = MappingProxyType({}))
     config = read_node_config({**parse_properties(read_text(file)), **overrides}, canonical_host)
     for key in config.unknown:
         tell(f"pykraft: {file} sets {key}, which pykraft does not know and ignores: {advice(key)}")
+    if config.without_effect:
+        listed = ", ".join(config.without_effect)
+        tell(f"pykraft: {file} sets what changes nothing in pykraft (SKIPPED.md says why): {listed}")
     return config

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pykraft.common.errors import ConfigError
-from pykraft.common.settings.java_text import parse_double
+from pykraft.common.settings.java_text import format_double, parse_double
 
 T = TypeVar("T")
 
@@ -184,6 +184,8 @@ def as_text(value: object) -> str:
     """A value of a key, as a file or a message has it."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float):
+        return format_double(value)
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 

@@ -5,6 +5,8 @@ Values that one side takes must be taken by the other.
 """
 
 import re
+from decimal import Decimal
+from math import isfinite
 
 _DOUBLE = re.compile(
     r"[+-]?(?P<number>0[xX](?=\.?[\da-fA-F])[\da-fA-F]*\.?[\da-fA-F]*[pP][+-]?\d+"
@@ -27,3 +29,11 @@ def parse_double(text: str) -> float:
         raise ValueError(text)
     number = text.removesuffix(found["width"])
     return float.fromhex(number) if "x" in number.lower() else float(number)
+
+
+def format_double(value: float) -> str:
+    """The number as Double.toString writes it: 0.5, 1.0E7, 1.0E-4."""
+    if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(str(value), str(value))
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"

@@ -109,7 +109,7 @@ class LogCleaner:
         self._logs = logs
         self._clock = clock
         self._background = background
-        self._limits = limits
+        self.limits = limits
         self._after = after
         self._moved_bytes = 0
         self._step_began_ms = 0
@@ -191,8 +191,8 @@ class LogCleaner:
                 first_dirty_offset=chosen.first_dirty_offset,
                 end_offset=chosen.end_offset,
                 now_ms=now_ms,
-                buffer_bytes=self._limits.buffer_bytes,
-                piece_bytes=self._limits.piece_bytes,
+                buffer_bytes=self.limits.buffer_bytes,
+                piece_bytes=self.limits.piece_bytes,
             )
             self._moved_bytes, self._pass_began_ms = 0, now_ms
             self._go_on(self.current)
@@ -233,7 +233,7 @@ class LogCleaner:
     def _rest_ms(self, cleaning: Cleaning) -> int:
         """How much sooner the step was done than it may be."""
         moved_bytes = cleaning.read_bytes + cleaning.written_bytes
-        due_ms = (moved_bytes - self._moved_bytes) * 1000 / self._limits.io_bytes_per_second
+        due_ms = (moved_bytes - self._moved_bytes) * 1000 / self.limits.io_bytes_per_second
         self._moved_bytes = moved_bytes
         return max(0, int(due_ms) - (self._clock.time_ms() - self._step_began_ms))
 
