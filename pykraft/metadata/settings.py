@@ -27,7 +27,7 @@ from pykraft.common.settings.broker_config import DYNAMIC_BROKER_CONFIGS, LIVE_B
 from pykraft.common.settings.client_metrics_config import CLIENT_METRICS_CONFIG
 from pykraft.common.settings.config import SECRET, Config, ConfigDef, Key, as_text
 from pykraft.common.settings.group_config import BROKER_GROUP_CONFIG, GROUP_CONFIG, group_values
-from pykraft.common.settings.tls_config import store_key
+from pykraft.common.settings.tls_config import STORE_KEYS, store_key
 from pykraft.common.settings.topic_config import (
     BROKER_DEFAULTS,
     INTERNAL_BROKER_SETTINGS,
@@ -47,6 +47,10 @@ _END_OF_NUMBERS = 1 << 31
 # Settings that Kafka has as text where they are lists here.
 _OTHER_TYPES = {"listener.security.protocol.map": ConfigType.STRING, "early.start.listeners": ConfigType.LIST}
 _NULL_LISTS = frozenset({"advertised.listeners", "log.dirs"})
+_OTHER_DEFAULTS = {
+    "listener.security.protocol.map": "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+}
+"""What Kafka describes as the default, where ours has more than one text can say."""
 _EMPTY_TEXTS = frozenset({"authorizer.class.name", "max.connections.per.ip.overrides"})
 """An empty default is null for Kafka's texts and empty for its lists, but for these."""
 
@@ -209,7 +213,9 @@ def describe_broker(keys: ConfigDef, properties: Mapping[str, str], layers: Node
 
 _OWN_NUMBER = ("node.id", "broker.id")
 """Two names of one setting. Kafka sets both where a file sets one."""
-_INTERNAL = INTERNAL_BROKER_SETTINGS | INTERNAL
+_OF_THE_AUTHORIZER = frozenset({"allow.everyone.if.no.acl.found", "super.users"})
+_INTERNAL = INTERNAL_BROKER_SETTINGS | INTERNAL | _OF_THE_AUTHORIZER
+"""A client sees these only where the file sets them."""
 
 
 def _other(name: str, value: str, keys: ConfigDef) -> Setting:
@@ -229,15 +235,14 @@ def _other(name: str, value: str, keys: ConfigDef) -> Setting:
 
 def _of_broker(key: Key[Any], layers: NodeLayers) -> Setting:
     places = tuple(_places(key.name, _other_names(key), layers, _default(key)))
+    is_read_only = key.name not in DYNAMIC_BROKER_CONFIGS and key.name not in STORE_KEYS
     if key.kind == SECRET:
         places = tuple(place._replace(value=None) for place in places if place.value)
-        is_live = key.name in DYNAMIC_BROKER_CONFIGS
-        return Setting(key.name, None, places, config_type(key), key.meaning, not is_live, is_sensitive=True)
+        return Setting(key.name, None, places, config_type(key), key.meaning, is_read_only, is_sensitive=True)
     told = next((place for place in places if place.name == key.name), None)
     value = told.value if told else None
     if told and value is not None and told.source is not ConfigSource.DEFAULT:
         value = as_text(key.read(value))
-    is_read_only = key.name not in DYNAMIC_BROKER_CONFIGS
     return Setting(key.name, value, places, config_type(key), key.meaning, is_read_only)
 
 
@@ -334,7 +339,7 @@ def _default(key: Key[Any]) -> str | None:
         return None
     if key.default == "" and key.name not in _EMPTY_TEXTS:
         return None
-    return as_text(key.default)
+    return _OTHER_DEFAULTS.get(key.name, as_text(key.default))
 
 
 def config_type(key: Key[Any]) -> ConfigType:

@@ -131,7 +131,7 @@ _SERVED: list[Key[Any]] = [
 ]
 LIVE_BROKER_CONFIG = ConfigDef([*_SERVED, *(UNSERVED[name].key for name in sorted(LIVE))])
 """Those without effect are here as well: they are kept, and described."""
-READ_AT_START = frozenset({NUM_NETWORK_THREADS.name, NUM_IO_THREADS.name})
+READ_AT_START = frozenset({NUM_NETWORK_THREADS.name, NUM_IO_THREADS.name, LOG_CLEANER_BACKOFF_MS.name})
 """What Kafka changes at once, and a node here reads from its file when it starts."""
 
 
@@ -175,7 +175,7 @@ DYNAMIC_BROKER_CONFIGS = DYNAMIC_TOPIC_DEFAULTS | LIVE_BROKER_CONFIG.keys.keys()
 """The names of all of them."""
 
 
-_FIXED = frozenset(
+READ_FROM_THE_FILE = frozenset(
     {
         "listeners",
         "listener.security.protocol.map",
@@ -200,7 +200,7 @@ def check_dynamic(names_: Collection[str], is_for_all: bool) -> None:
             "These security configs can be dynamically updated only per-listener using the listener prefix:"
             f" [{', '.join(stores)}]"
         )
-    here = [name for name in fixed if name in _FIXED]
+    here = [name for name in fixed if name in READ_FROM_THE_FILE]
     if here:
         raise ConfigError(f"{', '.join(here)} cannot be changed while a broker runs: change its file, and restart it")
     if fixed:

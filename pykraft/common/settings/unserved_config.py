@@ -291,7 +291,7 @@ _WITHOUT_EFFECT: dict[str, str] = {
 _REFUSED: dict[str, str] = {
     "alter.config.policy.class.name class -": ("without that class changes of settings would be taken that it refuses"),
     "client.quota.callback.class class -": "without that class clients would have other quotas",
-    "config.providers list  live": (
+    'config.providers list "" live': (
         "the placeholders ${...} of other settings would be taken for their values, for passwords too"
     ),
     "create.topic.policy.class.name class -": "without that class topics would be created that it refuses",
