@@ -1,5 +1,6 @@
 """What the nodes of a `Cluster` are given: names, ports, a directory and a properties file each."""
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import OsFileSystem
 from pykraft.storage.upkeep.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, TimeoutProfile
+
+_logger = logging.getLogger(__name__)
 
 MOST_REPLICAS = 3
 _LESSON_PARTITIONS_OF_INTERNAL_TOPICS = 3
@@ -180,6 +183,8 @@ class ClusterFiles:
             if config.unknown:
                 name = config.unknown[0]
                 raise ValueError(f"properties has {name}, which is no setting of a node: {advice(name)}")
+            if config.without_effect and node_id == min(self.node_ids):
+                _logger.warning("of properties, these change nothing in pykraft: %s", ", ".join(config.without_effect))
             write_private(self.properties_file(node_id), format_properties(properties))
             if found.get(node_id) is None:
                 first = [] if self.secure_files is None else self.secure_files.first_credentials()

@@ -72,7 +72,6 @@ CONTROLLER_QUORUM_BOOTSTRAP_SERVERS = names(
     "controller.quorum.bootstrap.servers", [], "where to find the quorum: host:port, ..."
 )
 LOG_DIRS = names("log.dirs", ["/tmp/kafka-logs"], "where partitions are stored", synonyms=[Synonym("log.dir")])
-LOG_DIR = names("log.dir", ["/tmp/kafka-logs"], "where partitions are stored, if log.dirs does not say it")
 METADATA_LOG_DIR = string("metadata.log.dir", "", "where the metadata log is stored; by default with the partitions")
 METADATA_LOG_SEGMENT_BYTES = integer(
     "metadata.log.segment.bytes", 1 << 30, "a segment of the metadata log is rolled at this size", at_least=8 << 20
@@ -200,7 +199,7 @@ _NODE_KEYS: list[Key[Any]] = [
     CONTROLLER_QUORUM_VOTERS,
     CONTROLLER_QUORUM_BOOTSTRAP_SERVERS,
     LOG_DIRS,
-    LOG_DIR,
+    names("log.dir", ["/tmp/kafka-logs"], "the older name of log.dirs"),
     METADATA_LOG_DIR,
     METADATA_LOG_SEGMENT_BYTES,
     METADATA_LOG_SEGMENT_MS,

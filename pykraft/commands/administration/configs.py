@@ -36,7 +36,8 @@ from pykraft.commands.administration.quota_configs import (
     check_quota_entity,
     describe_quotas,
 )
-from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
+from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, tell
+from pykraft.common.settings.broker_config import consequence_here
 from pykraft.common.settings.config import as_text, parse_properties
 
 TOPICS, GROUPS, BROKERS = "topics", "groups", "brokers"
@@ -301,6 +302,10 @@ def _alter(admin: Admin, kind: str, name: str, changes: Iterable[AlterConfigOp])
     if unknown:
         raise CommandError(f"--delete-config names what is not set: {','.join(unknown)}")
     admin.incremental_alter_configs({ConfigResource(_TYPES[kind], name): changes})
+    for change in changes if kind == BROKERS else ():
+        consequence = consequence_here(change.name, change.value)
+        if consequence:
+            tell(f"pykraft: {change.name} is kept and described, and changes nothing: {consequence}")
     if name:
         say(f"Completed updating config for {kind[:-1]} {name}.")
     else:

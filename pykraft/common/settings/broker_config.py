@@ -21,7 +21,7 @@ from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, Config, ConfigDef, Key, boolean, decimal, integer, names, string
 from pykraft.common.settings.tls_config import STORE_KEYS, store_key
 from pykraft.common.settings.topic_config import DYNAMIC_TOPIC_DEFAULTS
-from pykraft.common.settings.unserved_config import LIVE, LIVE_OF_ONE_BROKER, UNSERVED
+from pykraft.common.settings.unserved_config import LIVE, LIVE_OF_ONE_BROKER, UNSERVED, WITHOUT_EFFECT, has_no_effect
 
 PRODUCER_ID_EXPIRATION_MS = integer(
     "producer.id.expiration.ms", 86_400_000, "a log forgets a producer that is silent this long", at_least=1
@@ -212,6 +212,16 @@ def check_dynamic(names_: Collection[str], is_for_all: bool) -> None:
         raise ConfigError(
             f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(of_one)}]"
         )
+
+
+def consequence_here(name: str, value: str | None) -> str | None:
+    """Why nothing follows from a change of this broker's setting at once; None: something does, or it goes back to what
+    it was."""
+    if value is None:
+        return None
+    if name in READ_AT_START:
+        return "a node reads it from its file when it starts"
+    return WITHOUT_EFFECT[name].reason if name in WITHOUT_EFFECT and has_no_effect(name, value) else None
 
 
 def is_dynamic(name: str) -> bool:
