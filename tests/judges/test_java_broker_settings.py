@@ -1,4 +1,4 @@
-"""The settings of Java's brokers and controllers, asked of the releases: what a node of ours must know, and describe."""
+"""The settings of Java's brokers and controllers, asked of the releases: what a node must know, and describe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def test_a_node_knows_every_setting_of_the_release(release: str) -> None:
 
 
 def test_the_recorded_description_is_that_of_kafka() -> None:
-    with ApacheKafka(1, OWN, version=RELEASE, java_options=QUICK_START, heap="256m") as kafka:
-        with Connection(kafka.address(1)) as connection:
-            answer = connection.ask(describe((BROKER, "1"), include_synonyms=True), 4)
+    with (
+        ApacheKafka(1, OWN, version=RELEASE, java_options=QUICK_START, heap="256m") as kafka,
+        Connection(kafka.address(1)) as connection,
+    ):
+        answer = connection.ask(describe((BROKER, "1"), include_synonyms=True), 4)
     assert list(described(answer.results[0].configs)) == RECORDED.read_text().splitlines()
