@@ -79,6 +79,8 @@ def test_the_cleaner_keeps_to_the_limits_that_hold_now() -> None:
     assert node.broker.logs.cleaner.limits.buffer_bytes == 3_600_000
     for broker, name, value, limits in (
         ("", "log.cleaner.dedupe.buffer.size", "2000000", (1_800_000, float("1.7976931348623157e308"))),
+        ("1", "log.cleaner.dedupe.buffer.size", "3000000", (2_700_000, float("1.7976931348623157e308"))),
+        ("1", "log.cleaner.dedupe.buffer.size", None, (1_800_000, float("1.7976931348623157e308"))),
         ("", "log.cleaner.io.max.bytes.per.second", "5e6", (1_800_000, 5e6)),
         ("1", "log.cleaner.io.buffer.load.factor", "0.5", (1_000_000, 5e6)),
         ("", "log.cleaner.dedupe.buffer.size", None, (2_000_000, 5e6)),
