@@ -303,7 +303,7 @@ def _alter(admin: Admin, kind: str, name: str, changes: Iterable[AlterConfigOp])
         raise CommandError(f"--delete-config names what is not set: {','.join(unknown)}")
     admin.incremental_alter_configs({ConfigResource(_TYPES[kind], name): changes})
     for change in changes if kind == BROKERS else ():
-        consequence = consequence_here(change.name, change.value)
+        consequence = consequence_here(change.name, None if change.value is None else str(change.value))
         if consequence:
             tell(f"pykraft: {change.name} is kept and described, and changes nothing: {consequence}")
     if name:
