@@ -126,7 +126,7 @@ def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
         return (partition for partition in replicas.partitions.values() if partition.is_leader)
 
     def offline() -> int:
-        return len(replicas.partitions) if replicas.is_offline else 0
+        return len(replicas.offline.keys) or (len(replicas.partitions) if replicas.offline.is_all else 0)
 
     metrics.gauge(kind, "PartitionCount", lambda: len(replicas.partitions))
     metrics.gauge(kind, "LeaderCount", lambda: sum(1 for _ in led()))

@@ -13,7 +13,7 @@ Follows org.apache.kafka.server.config.{DynamicProducerStateManagerConfig,QuotaC
 kafka.server.DynamicBrokerConfig.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykraft.common.errors import ConfigError
 from pykraft.common.settings.config import LARGEST, ConfigDef, Key, boolean, integer, names
@@ -39,14 +39,15 @@ LIVE_BROKER_CONFIG = ConfigDef(
 )
 
 
-def check_cordoned(cordoned: Iterable[str], directory: str) -> None:
-    """ConfigError unless a broker with this log directory can cordon these."""
+def check_cordoned(cordoned: Iterable[str], directories: Sequence[str]) -> None:
+    """ConfigError unless a broker with these log directories can cordon those."""
     named = set(cordoned)
     if ALL_DIRECTORIES in named and len(named) > 1:
         raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {ALL_DIRECTORIES}, all log directories, and others besides")
-    strange = sorted(named - {ALL_DIRECTORIES, directory})
+    strange = sorted(named - {ALL_DIRECTORIES, *directories})
     if strange:
-        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {strange[0]}, which is not in log.dirs: {directory} is")
+        known = f"{', '.join(directories)} {'is' if len(directories) == 1 else 'are'}"
+        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {strange[0]}, which is not in log.dirs: {known}")
 
 
 def is_cordoned(cordoned: Iterable[str], directory: str) -> bool:

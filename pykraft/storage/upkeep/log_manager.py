@@ -1,4 +1,4 @@
-"""All partition logs of a node: one folder for each below the log directory.
+"""The partition logs below one log directory: one folder for each.
 
 ::
 
@@ -40,7 +40,7 @@ from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.core import Clock, Steps, finish
-from pykraft.common.metrics import LOG, Histogram, Metrics
+from pykraft.common.metrics import Histogram, Metrics
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
@@ -182,7 +182,6 @@ class LogManager:
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names. Before the logs are opened."""
-        metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None), LOG)
         self.cleaner.register_gauges(metrics)
         self._flush_times = flush_times(metrics)
 

@@ -19,7 +19,7 @@ Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirs
 handleAlterReplicaLogDirsRequest}.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pykraft.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
 from pykraft.broker.replication.replica_manager import ReplicaManager
@@ -40,7 +40,7 @@ from pykraft.protocol.messages.logs import (
     DescribeLogDirsResponse,
 )
 from pykraft.storage.disk.filesystem import FileSystem
-from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.transport.server_channel import RequestContext
 
 
@@ -50,15 +50,13 @@ class LogApis:
     def __init__(
         self,
         replicas: ReplicaManager,
-        logs: LogManager,
+        logs: LogDirectories,
         filesystem: FileSystem,
-        is_cordoned: Callable[[], bool],
         authorizer: Authorizer,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._filesystem = filesystem
-        self._is_cordoned = is_cordoned
         self._authorizer = authorizer
 
     # --- DeleteRecords ------------------------------------------------------------------------------------------------
@@ -113,26 +111,17 @@ class LogApis:
 
     def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext, now: int) -> Handled:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
+        results = {path: self._describe_directory(path) for path in self._logs.paths}
         result_type = DescribeLogDirsResponse.Result
-        directory = self._filesystem.absolute(self._logs.directory)
-        result = result_type(log_dir=directory, is_cordoned=self._is_cordoned())
-        try:
-            if self._logs.failure is not None:
-                raise self._logs.failure
-            result.total_bytes, result.usable_bytes = self._filesystem.space(self._logs.directory)
-        except OSError:
-            result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return DescribeLogDirsResponse(results=[result])
-        topic_type = result_type.Topic
-        topics: dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]] = {}
+        topics: dict[str, dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]]] = {}
 
         def describe(topic_partition: TopicPartition, now: int) -> None:
-            log = self._logs.logs.get(topic_partition)
-            if log is None:
+            manager = self._logs.manager_of(topic_partition)
+            if manager is None:
                 return  # it was deleted a moment ago
-            is_replica = topic_partition in self._replicas.partitions
-            topics.setdefault(topic_partition.topic, []).append(
-                topic_type.Partition(
+            log, is_replica = manager.logs[topic_partition], topic_partition in self._replicas.partitions
+            topics.setdefault(manager.directory, {}).setdefault(topic_partition.topic, []).append(
+                result_type.Topic.Partition(
                     partition_index=topic_partition.partition,
                     partition_size=log.size,
                     offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
@@ -140,13 +129,33 @@ class LogApis:
             )
 
         def respond(_: list[None], now: int) -> DescribeLogDirsResponse:
-            result.topics = [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
-            return DescribeLogDirsResponse(results=[result])
+            for path, found in topics.items():
+                if not results[path].error_code:
+                    results[path].topics = [
+                        result_type.Topic(name=name, partitions=some) for name, some in found.items()
+                    ]
+            return DescribeLogDirsResponse(results=list(results.values()))
 
         asked = set(self._logs.logs)
         if request.topics is not None:
             asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
         return ItemByItem(sorted(asked), describe, respond)
+
+    def _describe_directory(self, path: str) -> DescribeLogDirsResponse.Result:
+        """The directory without what is in it."""
+        absolute = self._filesystem.absolute(path)
+        try:
+            if path in self._logs.failures:
+                raise self._logs.failures[path]
+            total_bytes, usable_bytes = self._filesystem.space(path)
+        except OSError:
+            return DescribeLogDirsResponse.Result(log_dir=absolute, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return DescribeLogDirsResponse.Result(
+            log_dir=absolute,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+            is_cordoned=self._logs.is_cordoned(path),
+        )
 
     # --- AlterReplicaLogDirs ------------------------------------------------------------------------------------------
 
@@ -176,7 +185,7 @@ class LogApis:
         return ItemByItem(list(wanted.items()), answer_one, respond)
 
     def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
-        if path != self._filesystem.absolute(self._logs.directory):
+        if path not in map(self._filesystem.absolute, self._logs.paths):
             return ErrorCode.LOG_DIR_NOT_FOUND
         try:
             self._replicas.partition(topic_partition)
