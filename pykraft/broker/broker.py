@@ -13,6 +13,7 @@ from pykraft.broker.coordination.transaction_verification import AddPartitionsTo
 from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.broker.node_metrics import tell_broker
 from pykraft.broker.replication.directory_assignments import DirectoryAssignments
+from pykraft.broker.replication.directory_moves import DirectoryMoves
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.replication.replication_quotas import ReplicationQuotas
 from pykraft.broker.requests.authorizer import Authorizer
@@ -55,6 +56,7 @@ from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, IV_4_3_0_CORDONED_DI
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.upkeep.log_cleaner import CleanerLimits
 from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.storage.upkeep.log_manager import LogManager
@@ -111,6 +113,9 @@ class Broker:
         self.lifecycle = self._make_lifecycle(cluster_id, Uuid.random(random), heartbeats)
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
         self._directories = DirectoryAssignments(config.node_id, self.logs, lambda: self.lifecycle.epoch, assigning)
+        self.moves = DirectoryMoves(
+            config.node_id, self.logs, self.replicas, background, trace, self._directories.on_placed
+        )
         self._follow_directories()
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random, time_slice)
@@ -288,7 +293,7 @@ class Broker:
         fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions, quotas)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
-        log_apis = logs.LogApis(replicas, self.logs, self._filesystem, authorizer)
+        log_apis = logs.LogApis(replicas, self.logs, self.moves, self._filesystem, authorizer)
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)
@@ -319,11 +324,13 @@ class Broker:
             self._loader.publish_to(self._publish)
             self._stored = None
             self._topic_configs.forget()
+            self.logs.recover_futures(partial(_place_of, image, self._config.node_id))
             for apply in self._appliers():
                 steps = apply(MetadataDelta.of_everything(image), image, now)
                 if steps is not None:
                     finish(steps)
             self.replicas.set_strays_aside()
+            self.moves.resume()
             self.replicas.start(now)
         return FOREVER
 
@@ -334,6 +341,7 @@ class Broker:
             lambda *_: self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS]),
             self.replicas.apply,
             lambda delta, image, _: self._directories.apply(delta, image),
+            lambda _, image, __: self.moves.apply(image),
             self.groups.apply,
             self.transactions.apply,
         ]
@@ -359,6 +367,7 @@ class Broker:
         rooms.add(self.replicas.room, self.replicas.poll, "replicas")
         rooms.add(self.groups.room, self.groups.poll, "groups")
         rooms.add(self._add_partitions.room, self._add_partitions.poll, "verification")
+        rooms.add(self.moves.room, self.moves.poll, "moves")
         rooms.add(self._directories.room, self._directories.poll, "directories")
         rooms.add(self.transactions.room, self.transactions.poll, "transactions")
         for channel in self._channels:
@@ -374,6 +383,12 @@ class Broker:
     def abandon(self) -> None:
         """Close the files and write nothing, as a crash would."""
         self.logs.abandon()
+
+
+def _place_of(image: MetadataImage, broker_id: int, log: UnifiedLog) -> Uuid | None:
+    """In which directory the metadata place this replica."""
+    known = None if log.topic_id is None else image.partition(log.topic_id, log.topic_partition.partition)
+    return None if known is None else known.directory_of(broker_id)
 
 
 def _lacks_directories(image: MetadataImage, broker_id: int, incarnation_id: Uuid) -> bool:

@@ -49,6 +49,7 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage, TopicImage
 from pykraft.records.batch import RecordBatch
 from pykraft.storage.answers import AppendInfo
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.storage.validator import UnpackBudget, validation
@@ -160,11 +161,6 @@ class ReplicaManager:
         known = topic.partitions.get(topic_partition.partition) if topic is not None else None
         return LeaderHint(known.leader, known.leader_epoch) if known is not None and known.has_leader else None
 
-    @property
-    def max_lag(self) -> int:
-        """How many records the slowest replica here lags behind its leader."""
-        return max((fetcher.max_lag for fetcher in self.fetchers.values()), default=0)
-
     # --- metadata -----------------------------------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage, now: int) -> Steps[None]:
@@ -267,14 +263,24 @@ class ReplicaManager:
 
     def _make(self, key: TopicIdPartition) -> Partition:
         log = self._logs.get_or_create(key.topic_partition, key.topic_id)
-        log.config = self._topic_configs.config_of(key.topic)  # it may have been opened with older ones
-        self.quotas.set_topic(key.topic, log.config)
         max_lag_ms = self._values[keys.REPLICA_LAG_TIME_MAX_MS]
         partition = Partition(self.broker_id, key, log, max_lag_ms, self._trace)
-        log.on_log_start = partial(self._on_log_start, partition)
+        self.use_log(partition, log)
+        self.quotas.set_topic(key.topic, log.config)
         self.partitions[key.topic_partition] = partition
         self.on_placed(key)
         return partition
+
+    def use_log(self, partition: Partition, log: UnifiedLog) -> None:
+        """The partition's log is this one. It may have been opened with older settings."""
+        log.config = self._topic_configs.config_of(partition.key.topic)
+        log.on_log_start = partial(self._on_log_start, partition)
+        partition.log = log
+
+    def follow_anew(self, partition: Partition) -> None:
+        """Its log is another one: what was fetched for the old one is of no use."""
+        partition.end_quiet()
+        self._on_leadership(partition)
 
     def _drop(self, topic_partitions: Collection[TopicPartition]) -> Steps[None]:
         """These are not this broker's any more. Pauses after each."""

@@ -68,6 +68,11 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "question": "a transaction's coordinator has to be asked",
         "answer": "it has answered, or has not: it may be asked the next questions",
     },
+    "moves": {
+        "move": "a replica is to be in another log directory",
+        "metadata": "the controller may have taken note of the other directory",
+        "synced": "the copy is on the disk",
+    },
     "directories": {
         "partition": "the metadata have a replica of this broker in another directory, or do not any more",
         "answer": "the controller has answered: what is still wrong is reported again",

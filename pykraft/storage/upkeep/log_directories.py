@@ -22,7 +22,8 @@ are online, such a replica begins empty: its directory was replaced.
 
 Two directories may have a log of the same partition: the process died in the middle of a move, or the directory that
 the log was moved away from had failed then. The log whose last record has the higher leader epoch is newer; of equal
-ones the longer. The other is set aside. (Kafka does not start there.)
+ones the longer; of two with the same records the one that was moved in (`future_logs`). The other is set aside.
+(Kafka does not start there.)
 
 Follows org.apache.kafka.storage.internals.log.LogManager and kafka.server.ReplicaManager.handleLogDirFailure (KIP-112,
 KIP-858).
@@ -42,9 +43,10 @@ from pykraft.common.types import (
     TopicPartition,
     Uuid,
 )
+from pykraft.storage.disk.filesystem import is_gone
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.upkeep.log_cleaner import LogCleaner, register_gauges
-from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.storage.upkeep.log_manager import LogManager, parse_directory
 
 T = TypeVar("T")
 IsWanted = Callable[[TopicIdPartition], bool]
@@ -75,6 +77,10 @@ class LogDirectories:
         """Of all directories that are online."""
         self._offline: dict[TopicPartition, Uuid] = {}
         """Logs of directories that have failed since the start, and the directory's id."""
+        self.preferred: dict[TopicPartition, str] = {}
+        """Where an administrator wants logs that are not made yet (AlterReplicaLogDirs)."""
+        self.promised: dict[TopicPartition, Uuid] = {}
+        """Logs that are about to be in another directory: the metadata name it before the log is there."""
         self.previous_broker_epoch = -1
         """The broker epoch of the last orderly stop; -1 if a directory names another one, or none."""
         self.assigned: Callable[[TopicIdPartition], Uuid] = lambda key: UNASSIGNED_DIRECTORY
@@ -103,11 +109,11 @@ class LogDirectories:
                 manager.unknown += [name.rpartition("/")[2] for name in manager.set_aside(stale)]
 
     def _is_stale(self, key: TopicPartition, log: UnifiedLog) -> bool:
-        for manager in self.online:
-            other = manager.logs.get(key, log)
-            if other is not log and (_newness(other), other is self.logs[key]) > (_newness(log), log is self.logs[key]):
-                return True
-        return False
+        held = [(manager, manager.logs[key]) for manager in self.online if key in manager.logs]
+        if len(held) < 2:
+            return False
+        newest = max(held, key=lambda each: (_newness(each[1]), not each[0].knows(key)))
+        return newest[1] is not log
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names. Before the logs are opened."""
@@ -140,7 +146,10 @@ class LogDirectories:
         return [manager.cleaner for manager in self.online]
 
     def id_of(self, topic_partition: TopicPartition) -> Uuid | None:
-        """The id of the directory that holds the log, also if that has failed; None if there is no log."""
+        """The id of the directory that holds the log, also if that has failed; None if there is no log. Of a log that
+        is about to move it is the new one's."""
+        if topic_partition in self.promised:
+            return self.promised[topic_partition]
         manager = self.manager_of(topic_partition)
         return self._offline.get(topic_partition) if manager is None else self.ids[manager.directory]
 
@@ -160,15 +169,28 @@ class LogDirectories:
         return not self.failures or assigned == UNASSIGNED_DIRECTORY or assigned in self.online_ids
 
     def place_for(self, key: TopicIdPartition, ahead: Mapping[str, int] | None = None) -> LogManager:
-        """Where the new log goes; `ahead` counts logs that are about to be made in each directory."""
+        """Where the new log goes: where the metadata say, else where an administrator has said; `ahead` counts logs
+        that are about to be made in each directory."""
         free = [manager for manager in self.online if not self.is_cordoned(manager.directory)] or self.online
         assigned = self.assigned(key) if len(self.online) > 1 else UNASSIGNED_DIRECTORY
         if assigned not in _WITHOUT_PLACE:
             for manager in self.online:
                 if self.ids[manager.directory] == assigned:
                     return manager
+        preferred = self.preferred.get(key.topic_partition)
+        for manager in self.online:
+            if manager.directory == preferred:
+                return manager
         counts = ahead or {}
-        return min(free, key=lambda manager: len(manager.logs) + counts.get(manager.directory, 0))
+        return min(free, key=lambda each: len(each.logs) + len(each.futures.logs) + counts.get(each.directory, 0))
+
+    def recover_futures(self, place_of: Callable[[UnifiedLog], Uuid | None]) -> None:
+        """While directories are offline, let a future log be the log where the metadata place it in its directory, and
+        there is no other: the process died before the swap, and the old log may be in a failed directory."""
+        for manager in list(self.online if self.failures else ()):
+            for key, future in list(manager.futures.logs.items()):
+                if self.manager_of(key) is None and place_of(future) == self.ids[manager.directory]:
+                    manager.adopt_future(key, future.log_start_offset)
 
     def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
         """The partition's log. A log of another incarnation of the topic is set aside first."""
@@ -220,6 +242,8 @@ class LogDirectories:
         """A file could not be read or written: its directory is offline from now on. Whether the node goes on; if not,
         `failure` is why."""
         directory = self.directory_of(error)
+        if directory is not None and is_gone(error) and self._is_of_a_moved_log(directory, error.filename):
+            return True
         if directory in self.failures:
             return self.failure is None
         if directory is None or directory == self._metadata_directory or len(self.online) <= 1:
@@ -235,6 +259,12 @@ class LogDirectories:
         failed.abandon()
         self.on_failure(directory, error)
         return True
+
+    def _is_of_a_moved_log(self, directory: str, path: str) -> bool:
+        """Whether the file is missing because its log is in another directory by now: then the disk has not failed."""
+        topic_partition = parse_directory(path[len(directory) :].lstrip("/").partition("/")[0])
+        manager = None if topic_partition is None else self.manager_of(topic_partition)
+        return manager is not None and manager.directory != directory
 
     def _surviving(self, steps: Steps[None]) -> Steps[None]:
         """Take these steps, which are about one directory; if that fails, they end."""

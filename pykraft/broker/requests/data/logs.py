@@ -10,9 +10,10 @@ Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 5, AlterReplicaLogDirs 1 to
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 * DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
   the disk. The metadata log is no partition of a broker, and is left out.
-* A broker of pykraft has one log directory, so AlterReplicaLogDirs finds every replica where it is to be. Another
-  directory is LOG_DIR_NOT_FOUND. A partition without a replica here is REPLICA_NOT_AVAILABLE: after a reassignment
-  Kafka's tool asks again until the replica has come.
+* AlterReplicaLogDirs is answered when the move has begun (`replication.directory_moves`); DescribeLogDirs shows the
+  future log until it is over. A path that is not in ``log.dirs`` is LOG_DIR_NOT_FOUND, a directory that has failed
+  KAFKA_STORAGE_ERROR. A partition without a replica here is REPLICA_NOT_AVAILABLE: its log will be made in that
+  directory, and after a reassignment Kafka's tool asks again until the replica has come.
 * DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE and AlterReplicaLogDirs ALTER on the cluster.
 
 Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest,
@@ -22,6 +23,7 @@ handleAlterReplicaLogDirsRequest}.
 from collections.abc import Sequence
 
 from pykraft.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
+from pykraft.broker.replication.directory_moves import DirectoryMoves
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.requests.authorizer import Authorizer, check_cluster
 from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
@@ -51,11 +53,13 @@ class LogApis:
         self,
         replicas: ReplicaManager,
         logs: LogDirectories,
+        moves: DirectoryMoves,
         filesystem: FileSystem,
         authorizer: Authorizer,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
+        self._moves = moves
         self._filesystem = filesystem
         self._authorizer = authorizer
 
@@ -116,17 +120,23 @@ class LogApis:
         topics: dict[str, dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]]] = {}
 
         def describe(topic_partition: TopicPartition, now: int) -> None:
-            manager = self._logs.manager_of(topic_partition)
-            if manager is None:
-                return  # it was deleted a moment ago
-            log, is_replica = manager.logs[topic_partition], topic_partition in self._replicas.partitions
-            topics.setdefault(manager.directory, {}).setdefault(topic_partition.topic, []).append(
-                result_type.Topic.Partition(
-                    partition_index=topic_partition.partition,
-                    partition_size=log.size,
-                    offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
-                )
-            )
+            is_replica = topic_partition in self._replicas.partitions
+            for manager in self._logs.online:
+                for log, is_future in (
+                    (manager.logs.get(topic_partition), False),
+                    (manager.futures.logs.get(topic_partition), True),
+                ):
+                    if log is None:
+                        continue  # it is in another directory, or was deleted a moment ago
+                    lag = max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG
+                    topics.setdefault(manager.directory, {}).setdefault(topic_partition.topic, []).append(
+                        result_type.Topic.Partition(
+                            partition_index=topic_partition.partition,
+                            partition_size=log.size,
+                            offset_lag=self._moves.lag_of(topic_partition) if is_future else lag,
+                            is_future_key=is_future,
+                        )
+                    )
 
         def respond(_: list[None], now: int) -> DescribeLogDirsResponse:
             for path, found in topics.items():
@@ -174,7 +184,7 @@ class LogApis:
 
         def answer_one(named: tuple[TopicPartition, str], now: int) -> None:
             (topic, number), path = named
-            error = self._keep_in(TopicPartition(topic, number), path)
+            error = self._move_to(TopicPartition(topic, number), path)
             topics.setdefault(topic, []).append(topic_type.Partition(partition_index=number, error_code=error))
 
         def respond(_: list[None], now: int) -> AlterReplicaLogDirsResponse:
@@ -184,14 +194,18 @@ class LogApis:
 
         return ItemByItem(list(wanted.items()), answer_one, respond)
 
-    def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
-        if path not in map(self._filesystem.absolute, self._logs.paths):
+    def _move_to(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        """Let the replica be in the directory with this absolute path."""
+        there = {self._filesystem.absolute(each): each for each in self._logs.paths}
+        if path not in there:
             return ErrorCode.LOG_DIR_NOT_FOUND
         try:
-            self._replicas.partition(topic_partition)
+            self._moves.alter(topic_partition, there[path])
         except KafkaError as error:
             is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
+        except OSError as error:
+            return self._replicas.on_disk_failure(error).code
         return ErrorCode.NONE
 
 
