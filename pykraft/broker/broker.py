@@ -38,6 +38,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.broker_config import (
     CORDONED_LOG_DIRS,
+    DIRECTORY_MOVES_RATE,
     PRODUCER_ID_EXPIRATION_MS,
     TRANSACTION_PARTITION_VERIFICATION_ENABLE,
     is_cordoned,
@@ -114,7 +115,13 @@ class Broker:
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
         self._directories = DirectoryAssignments(config.node_id, self.logs, lambda: self.lifecycle.epoch, assigning)
         self.moves = DirectoryMoves(
-            config.node_id, self.logs, self.replicas, background, trace, self._directories.on_placed
+            config.node_id,
+            self.logs,
+            self.replicas,
+            background,
+            trace,
+            self._directories.on_placed,
+            lambda: self._live[DIRECTORY_MOVES_RATE],
         )
         self._follow_directories()
         self._add_partitions, self._verification = self._make_verification(timer, metrics)

@@ -74,14 +74,19 @@ class DirectoryMoves:
         background: Background,
         trace: Tracer,
         on_placed: Callable[[TopicIdPartition], None],
+        rate: Callable[[], int],
     ) -> None:
-        """``on_placed(key)`` hears that the controller is to name another directory."""
+        """``on_placed(key)`` hears that the controller is to name another directory; `rate()` is how many bytes a
+        second may be copied."""
         self._broker_id = broker_id
         self._logs = logs
         self._replicas = replicas
         self._background = background
         self._trace = trace
         self._on_placed = on_placed
+        self._rate = rate
+        self._allowed_bytes = 0.0
+        self._allowed_at = 0
         self.room = Room("moves")
         self.moves: dict[TopicPartition, Move] = {}
         for manager in logs.online:
@@ -157,12 +162,20 @@ class DirectoryMoves:
 
     def poll(self, now: int) -> int:
         """Copy a slice, and end the moves that are done."""
-        left = SLICE_BYTES
+        left = self._allowance(now)
         for topic_partition in list(self.moves):
-            left -= self._advance(topic_partition, left)
+            copied = self._advance(topic_partition, left)
+            left, self._allowed_bytes = left - copied, self._allowed_bytes - copied
         self.room.stay_awake(bool(self.moves))  # what is appended meanwhile is copied in the next turn
         is_busy = any(self.lag_of(key) > 0 or move.state is MoveState.SYNCED for key, move in self.moves.items())
         return now + 1 if is_busy else FOREVER
+
+    def _allowance(self, now: int) -> int:
+        """How many bytes this turn may copy. What a second allows is not saved for the next one."""
+        rate = self._rate()
+        earned_bytes = rate * (now - self._allowed_at) / 1000
+        self._allowed_bytes, self._allowed_at = min(rate, self._allowed_bytes + earned_bytes), now
+        return min(SLICE_BYTES, int(self._allowed_bytes))
 
     def _advance(self, topic_partition: TopicPartition, max_bytes: int) -> int:
         """Take one move further; how many bytes were copied."""

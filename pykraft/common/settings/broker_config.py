@@ -65,14 +65,15 @@ LEADER_REPLICATION_THROTTLED_RATE = _rate(
 FOLLOWER_REPLICATION_THROTTLED_RATE = _rate(
     "follower.replication.throttled.rate", "what this broker's throttled replicas may fetch together"
 )
+DIRECTORY_MOVES_RATE = _rate(
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "what replicas that move between this broker's log directories may copy together",
+)
 REPLICATION_QUOTA_CONFIG = ConfigDef(
     [
         LEADER_REPLICATION_THROTTLED_RATE,
         FOLLOWER_REPLICATION_THROTTLED_RATE,
-        _rate(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            "of no effect here, where no replica moves between log directories",
-        ),
+        DIRECTORY_MOVES_RATE,
     ]
 )
 """What is set while brokers run, or not at all."""

@@ -163,6 +163,22 @@ def test_a_truncation_is_followed_by_the_copy(monkeypatch: pytest.MonkeyPatch) -
     assert future.log_end_offset == 8
 
 
+def test_a_move_copies_no_more_bytes_a_second_than_it_may() -> None:
+    node = LoneNode(**SETTINGS, replica_alter_log_dirs_io_max_bytes_per_second="1000")
+    topic_id = node.create()
+    node.run()
+    for _ in range(30):
+        node.produce(topic_id, batch(1, size=50).buffer)
+    node.run(1_000)
+    size = node.broker.logs.logs[PARTITION].size
+    assert alter(node, "/b") is ErrorCode.NONE
+    node.run(1_000)
+    future = node.broker.moves.moves[PARTITION].future
+    assert 1_000 <= future.size <= 2_400 < size
+    node.run(size)
+    assert place(node) == "/b"
+
+
 @pytest.mark.parametrize("failing", PATHS)
 def test_a_directory_that_fails_in_the_middle_of_a_move_ends_it(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_moves, "SLICE_BYTES", 300)
