@@ -12,6 +12,7 @@ from pykraft.common.errors import ErrorCode
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import DeleteTopicsRequest
+from pykraft.protocol.messages.configs import IncrementalAlterConfigsRequest, ResourceType
 from pykraft.protocol.messages.logs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from pykraft.records.batch import batches
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
@@ -164,7 +165,11 @@ def test_a_truncation_is_followed_by_the_copy(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_move_copies_no_more_bytes_a_second_than_it_may() -> None:
-    node = LoneNode(**SETTINGS, replica_alter_log_dirs_io_max_bytes_per_second="1000")
+    node = node_with()
+    kind = IncrementalAlterConfigsRequest.Resource
+    limit = kind.Config(name="replica.alter.log.dirs.io.max.bytes.per.second", config_operation=0, value="1000")
+    resource = kind(resource_type=ResourceType.BROKER, resource_name="1", configs=[limit])
+    node.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     topic_id = node.create()
     node.run()
     for _ in range(30):
@@ -175,8 +180,6 @@ def test_a_move_copies_no_more_bytes_a_second_than_it_may() -> None:
     node.run(1_000)
     future = node.broker.moves.moves[PARTITION].future
     assert 1_000 <= future.size <= 2_400 < size
-    node.run(size)
-    assert place(node) == "/b"
 
 
 @pytest.mark.parametrize("failing", PATHS)
@@ -235,7 +238,7 @@ def crashed_while_moving(step: int, power: bool) -> bool:
     return is_over
 
 
-@pytest.mark.parametrize("step", [0, 7, 13, 16, 19, 22, 25])
+@pytest.mark.parametrize("step", [7, 13, 17, 20, 23])
 def test_a_move_survives_a_crash(step: int) -> None:
     crashed_while_moving(step, power=False)
 
