@@ -80,6 +80,7 @@ class Cluster(ClusterFiles):
         network: NetworkMode = "fused",
         security: ClusterSecurity | None = None,
         internal_topics: bool = False,
+        log_dirs: int = 1,
     ) -> None:
         """Start `nodes` nodes and wait until they are ready.
 
@@ -95,12 +96,13 @@ class Cluster(ClusterFiles):
         (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). With
         `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise when a
         client first needs them, as in Kafka, and librdkafka waits 2 s then. ``pykraft up`` and the fixture ``kafka``
-        set it; lessons count records without. ValueError: what is wrong with these; ClusterError: no node comes up.
+        set it; lessons count records without. With `log_dirs` each node has this many log directories
+        (`log_directories`). ValueError: what is wrong with these; ClusterError: no node comes up.
         """
-        check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None)
+        check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None, log_dirs)
         self._listener = listener_with(security)
         self._racks, self._reach = rack_of_each(racks, nodes), reach_of(host, advertise)
-        self._filesystem, self._extra = filesystem, dict(properties or {})
+        self._filesystem, self._extra, self._log_dirs = filesystem, dict(properties or {}), log_dirs
         self.mode, self.network, self.timeouts = mode, network, timeouts
         self._levels = levels_with(features or {})
         self.directory, temporary = self._place(directory)

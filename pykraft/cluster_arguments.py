@@ -15,7 +15,7 @@ _EVERYWHERE = {"0.0.0.0", "::", ""}
 INSTEAD = {
     "listeners": "port=N says the first broker's port",
     "advertised.listeners": "advertise=NAME says where clients are sent",
-    "log.dirs": "directory=PATH says where",
+    "log.dirs": "directory=PATH says where, log_dirs=N how many each node has",
     "node.id": "nodes=N says how many there are",
     "process.roles": "controllers=N says which nodes are controllers",
     "broker.rack": "racks=[...] says which one each broker has",
@@ -74,11 +74,14 @@ def check_arguments(
     port: int | None,
     network: NetworkMode,
     has_filesystem: bool,
+    log_dirs: int = 1,
 ) -> None:
     """ValueError names what is wrong with them."""
-    for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port)):
+    for name, number in (("nodes", nodes), ("controllers", controllers), ("port", port), ("log_dirs", log_dirs)):
         if number is not None and not isinstance(number, int):
             raise ValueError(f"{name}={number!r}: must be a whole number")
+    if log_dirs < 1:
+        raise ValueError(f"log_dirs={log_dirs}: a node has at least one log directory")
     if nodes < 1:
         raise ValueError(f"nodes={nodes}: a cluster has at least one broker")
     if nodes >= FIRST_CONTROLLER_ID:

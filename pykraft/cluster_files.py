@@ -40,6 +40,7 @@ class ClusterFiles:
     _broker_ports: dict[int, int]
     _controller_ports: dict[int, int]
     _extra: dict[str, object]
+    _log_dirs: int
     _levels: Mapping[str, int]
     _listener: str
     _racks: Mapping[int, str]
@@ -81,7 +82,7 @@ class ClusterFiles:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"{self._listener}:{self._listener},CONTROLLER:{self._listener}",
             "controller.quorum.voters": ",".join(f"{n}@{HOST}:{port}" for n, port in self._controller_ports.items()),
-            "log.dirs": self.node_directory(node_id),
+            "log.dirs": ",".join(map(str, self.log_directories(node_id))),
         }
         if is_broker:
             own["inter.broker.listener.name"] = self._listener
@@ -112,12 +113,18 @@ class ClusterFiles:
         return self.directory / f"node-{node_id}.properties"
 
     def node_directory(self, node_id: int) -> Path:
-        """Where a node keeps its logs."""
+        """Where a node keeps its logs: the first of its log directories, which has the metadata, too."""
         return self.directory / f"node-{node_id}"
 
+    def log_directories(self, node_id: int) -> list[Path]:
+        """All log directories of a node."""
+        others = [self.directory / f"node-{node_id}-disk-{number}" for number in range(2, self._log_dirs + 1)]
+        return [self.node_directory(node_id), *others]
+
     def partition_directory(self, node_id: int, topic: str, partition: int) -> Path:
-        """Where a node keeps one partition's log."""
-        return self.node_directory(node_id) / f"{topic}-{partition}"
+        """Where a node keeps one partition's log; in the first directory if it is nowhere yet."""
+        found = [path / f"{topic}-{partition}" for path in self.log_directories(node_id)]
+        return next((path for path in found if path.exists()), found[0])
 
     def _check_unused(self) -> None:
         """DirectoryInUseError if another cluster runs in the directory. Its nodes would find that themselves, but its
@@ -186,10 +193,17 @@ class ClusterFiles:
             if config.without_effect and node_id == min(self.node_ids):
                 _logger.warning("of properties, these change nothing in pykraft: %s", ", ".join(config.without_effect))
             write_private(self.properties_file(node_id), format_properties(properties))
-            if found.get(node_id) is None:
+            if found.get(node_id) is None or self._log_dirs > 1:
                 first = [] if self.secure_files is None else self.secure_files.first_credentials()
                 now_ms = time.time_ns() // 1_000_000
                 format_directories(
-                    config, cluster_id, filesystem, random, now_ms, levels=self._levels, first_records=first
+                    config,
+                    cluster_id,
+                    filesystem,
+                    random,
+                    now_ms,
+                    leaves_formatted=True,
+                    levels=self._levels,
+                    first_records=first,
                 )
         return cluster_id

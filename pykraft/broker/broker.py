@@ -3,7 +3,7 @@
 Follows kafka.server.BrokerServer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 
@@ -13,6 +13,7 @@ from pykraft.broker.coordination.transaction_verification import AddPartitionsTo
 from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.broker.node_metrics import tell_broker
 from pykraft.broker.replication.directory_assignments import DirectoryAssignments
+from pykraft.broker.replication.directory_moves import DirectoryMoves
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.replication.replication_quotas import ReplicationQuotas
 from pykraft.broker.requests.authorizer import Authorizer
@@ -37,6 +38,7 @@ from pykraft.common.metrics import Metrics
 from pykraft.common.rooms import Room, Rooms
 from pykraft.common.settings.broker_config import (
     CORDONED_LOG_DIRS,
+    DIRECTORY_MOVES_RATE,
     LOG_CLEANER_DEDUPE_BUFFER_SIZE,
     LOG_CLEANER_IO_BUFFER_LOAD_FACTOR,
     LOG_CLEANER_IO_MAX_BYTES_PER_SECOND,
@@ -47,7 +49,7 @@ from pykraft.common.settings.broker_config import (
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.timer import Timer
 from pykraft.common.trace import Tracer
-from pykraft.common.types import METADATA_TOPIC, Uuid
+from pykraft.common.types import METADATA_TOPIC, UNASSIGNED_DIRECTORY, TopicIdPartition, Uuid
 from pykraft.controller.config import BROKER_SESSION_TIMEOUT_MS
 from pykraft.controller.features import SUPPORTED_FEATURES
 from pykraft.metadata.delta import MetadataDelta
@@ -57,7 +59,9 @@ from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, IV_4_3_0_CORDONED_DI
 from pykraft.protocol.api import ListenerKind
 from pykraft.raft.client import RaftClient
 from pykraft.storage.disk.filesystem import FileSystem
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.upkeep.log_cleaner import CleanerLimits
+from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.storage.upkeep.log_manager import LogManager
 
 
@@ -69,7 +73,8 @@ class Broker:
         *,
         config: NodeConfig,
         cluster_id: str,
-        directory_id: Uuid,
+        directories: Mapping[str, Uuid],
+        unreadable: Mapping[str, OSError],
         filesystem: FileSystem,
         raft: RaftClient,
         loader: MetadataLoader,
@@ -83,7 +88,8 @@ class Broker:
         faults: FaultHandler,
         on_open: Callable[[], None],
     ) -> None:
-        """`on_open()` hears that it stores and serves what the metadata say."""
+        """`directories` are those of ``log.dirs`` that can be read, with their ids, and `unreadable` the others;
+        `on_open()` hears that it stores and serves what the metadata say."""
         self._config = config
         self._on_open = on_open
         self._faults = faults
@@ -106,10 +112,20 @@ class Broker:
         """Settings for opening the logs."""
         self._topic_configs = TopicConfigs(config.node_id, config.properties, lambda: self._stored or loader.image)
         self._live = LiveSettings(config.node_id, config.properties, lambda: self._stored or loader.image)
-        self.logs = self._open_logs(clock, background, random, timer, metrics)
-        self.lifecycle = self._make_lifecycle(cluster_id, directory_id, Uuid.random(random), heartbeats)
+        self.logs = self._open_logs(directories, unreadable, clock, background, random, timer, metrics)
+        self.lifecycle = self._make_lifecycle(cluster_id, Uuid.random(random), heartbeats)
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
-        self._directories = DirectoryAssignments(config.node_id, directory_id, lambda: self.lifecycle.epoch, assigning)
+        self._directories = DirectoryAssignments(config.node_id, self.logs, lambda: self.lifecycle.epoch, assigning)
+        self.moves = DirectoryMoves(
+            config.node_id,
+            self.logs,
+            self.replicas,
+            background,
+            trace,
+            self._directories.on_placed,
+            lambda: self._live[DIRECTORY_MOVES_RATE],
+        )
+        self._follow_directories()
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random, time_slice)
         slots = config.values[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]
@@ -119,29 +135,70 @@ class Broker:
         tell_broker(metrics, self.replicas, self.groups, self.transactions)
 
     def _open_logs(
-        self, clock: Clock, background: Background, random: Random, timer: Timer, metrics: Metrics
-    ) -> LogManager:
+        self,
+        directories: Mapping[str, Uuid],
+        unreadable: Mapping[str, OSError],
+        clock: Clock,
+        background: Background,
+        random: Random,
+        timer: Timer,
+        metrics: Metrics,
+    ) -> LogDirectories:
         config, trace = self._config, self._trace
-        logs = LogManager(
-            filesystem=self._filesystem,
-            directory=config.log_dir,
-            config_for=self._topic_configs.config_of,
-            clock=clock,
-            background=background,
-            random=random,
-            producer_id_expiration_ms=self._live[PRODUCER_ID_EXPIRATION_MS],
-            not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
-            cleaner_limits=_cleaner_limits(self._live),
-            after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
+        there = [directory for directory in config.log_dirs if directory in directories]
+        managers = [
+            LogManager(
+                filesystem=self._filesystem,
+                directory=directory,
+                config_for=self._topic_configs.config_of,
+                clock=clock,
+                background=background,
+                random=random,
+                producer_id_expiration_ms=self._live[PRODUCER_ID_EXPIRATION_MS],
+                not_mine=frozenset({f"{METADATA_TOPIC}-0"}),
+                cleaner_limits=_cleaner_limits(self._live, len(there)),
+                after=lambda delay_ms, action: timer.at(trace.now + delay_ms, lambda _: action()),
+            )
+            for directory in there
+        ]
+        logs = LogDirectories(
+            managers,
+            directories,
+            paths=config.log_dirs,
+            metadata_directory=config.metadata_dir,
+            failures=unreadable,
         )
+        for directory, error in unreadable.items():
+            trace("log_directory_failed", directory=directory, reason=str(error))
+        logs.on_failure = lambda directory, error: trace("log_directory_failed", directory=directory, reason=str(error))
         logs.register_metrics(metrics)
-        logs.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
+        for manager in managers:
+            manager.cleaner.on_uncleanable = lambda key, reason: trace("uncleanable", partition=str(key), reason=reason)
         logs.start()
-        for key, lost_bytes in logs.lost_bytes.items():
-            trace("log_cut", partition=str(key), bytes=lost_bytes)
-        if logs.unknown:
-            trace("unknown_files", directory=logs.directory, names=logs.unknown)
+        for manager in logs.online:
+            for key, lost_bytes in manager.lost_bytes.items():
+                trace("log_cut", partition=str(key), bytes=lost_bytes)
+            if manager.unknown:
+                trace("unknown_files", directory=manager.directory, names=manager.unknown)
         return logs
+
+    def _follow_directories(self) -> None:
+        """What the log directories hear from the metadata, and what a failure or a new log there leads to."""
+        logs, node_id = self.logs, self._config.node_id
+
+        def assigned(key: TopicIdPartition) -> Uuid:
+            known = self.replicas.image.partition(key.topic_id, key.partition)
+            return UNASSIGNED_DIRECTORY if known is None else known.directory_of(node_id)
+
+        def on_failure(directory: str, error: OSError) -> None:
+            self.replicas.offline.note(directory, error)
+            self.lifecycle.note_failed_directory(self._trace.now)
+
+        logs.assigned = assigned
+        logs.is_cordoned = lambda directory: directory in (self._cordoned_paths() or ())
+        logs.on_failure = on_failure
+        self.replicas.on_placed = self._directories.on_placed
+        self._faults.take_offline = logs.take_offline
 
     def _make_replicas(
         self, timer: Timer, clock: Clock, metrics: Metrics, isr_changes: ControllerChannel
@@ -207,15 +264,14 @@ class Broker:
             faults=self._faults,
         )
 
-    def _make_lifecycle(
-        self, cluster_id: str, directory_id: Uuid, incarnation_id: Uuid, heartbeats: ControllerChannel
-    ) -> BrokerLifecycle:
+    def _make_lifecycle(self, cluster_id: str, incarnation_id: Uuid, heartbeats: ControllerChannel) -> BrokerLifecycle:
         return BrokerLifecycle(
             broker_id=self._config.node_id,
             cluster_id=cluster_id,
             incarnation_id=incarnation_id,
             rack=self._config.values[keys.BROKER_RACK] or None,
-            directory_id=directory_id,
+            directories=lambda: self.logs.online_ids,
+            offline=lambda: self.logs.offline_ids,
             previous_broker_epoch=self.logs.previous_broker_epoch,
             features=SUPPORTED_FEATURES,
             heartbeat_interval_ms=self._config.values[keys.BROKER_HEARTBEAT_INTERVAL_MS],
@@ -224,20 +280,20 @@ class Broker:
             metadata_offset=lambda: self._loader.published_offset,
             lacks_directories=lambda: _lacks_directories(self._loader.image, self._config.node_id, incarnation_id),
             trace=self._trace,
-            cordoned=lambda: self._cordoned(directory_id),
+            cordoned=self._cordoned,
             on_epoch=lambda: self._opening.mark("epoch"),
         )
 
-    def _cordoned(self, directory_id: Uuid) -> list[Uuid] | None:
-        """The log directory, if it takes no new replicas; None where the cluster's level knows nothing of that."""
-        found = self._is_cordoned()
-        return None if found is None else [directory_id] if found else []
+    def _cordoned(self) -> list[Uuid] | None:
+        """The log directories that take no new replicas; None where the cluster's level knows nothing of that."""
+        found = self._cordoned_paths()
+        return None if found is None else [self.logs.ids[path] for path in found if path in self.logs.ids]
 
-    def _is_cordoned(self) -> bool | None:
+    def _cordoned_paths(self) -> list[str] | None:
         if self._loader.image.features.get(METADATA_VERSION, 0) < IV_4_3_0_CORDONED_DIRECTORIES:
             return None
         cordoned = self._live[CORDONED_LOG_DIRS]
-        return is_cordoned(cordoned, self._config.log_dir)
+        return [directory for directory in self._config.log_dirs if is_cordoned(cordoned, directory)]
 
     def add_to(self, dispatcher: Dispatcher, authorizer: Authorizer, quotas: ClientQuotas) -> None:
         """Let the dispatcher serve what needs the partitions and their logs."""
@@ -246,7 +302,7 @@ class Broker:
         fetch_apis = fetch.FetchApis(self._config, replicas, authorizer, self.fetch_sessions, quotas)
         dispatcher.serve(broker, fetch_apis, fetch.HANDLERS)
         dispatcher.serve(broker, offsets.OffsetApis(replicas, authorizer), offsets.HANDLERS)
-        log_apis = logs.LogApis(replicas, self.logs, self._filesystem, lambda: bool(self._is_cordoned()), authorizer)
+        log_apis = logs.LogApis(replicas, self.logs, self.moves, self._filesystem, authorizer)
         dispatcher.serve(broker, log_apis, logs.HANDLERS)
         group_apis = groups.GroupApis(self.groups, lambda: self._loader.image, authorizer)
         dispatcher.serve(broker, group_apis, groups.HANDLERS)
@@ -277,11 +333,13 @@ class Broker:
             self._loader.publish_to(self._publish)
             self._stored = None
             self._topic_configs.forget()
+            self.logs.recover_futures(partial(_place_of, image, self._config.node_id))
             for apply in self._appliers():
                 steps = apply(MetadataDelta.of_everything(image), image, now)
                 if steps is not None:
                     finish(steps)
             self.replicas.set_strays_aside()
+            self.moves.resume()
             self.replicas.start(now)
         return FOREVER
 
@@ -292,6 +350,7 @@ class Broker:
             lambda *_: self._take_up_settings(),
             self.replicas.apply,
             lambda delta, image, _: self._directories.apply(delta, image),
+            lambda _, image, __: self.moves.apply(image),
             self.groups.apply,
             self.transactions.apply,
         ]
@@ -299,7 +358,8 @@ class Broker:
     def _take_up_settings(self) -> None:
         """What is not read when it is needed is handed on."""
         self.logs.set_producer_id_expiration(self._live[PRODUCER_ID_EXPIRATION_MS])
-        self.logs.cleaner.limits = _cleaner_limits(self._live)
+        for manager in self.logs.online:
+            manager.cleaner.limits = _cleaner_limits(self._live, len(self.logs.online))
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> Steps[None]:
         """Take up a change. What fails in one place must not keep it from the others: the next change may mend it.
@@ -322,6 +382,7 @@ class Broker:
         rooms.add(self.replicas.room, self.replicas.poll, "replicas")
         rooms.add(self.groups.room, self.groups.poll, "groups")
         rooms.add(self._add_partitions.room, self._add_partitions.poll, "verification")
+        rooms.add(self.moves.room, self.moves.poll, "moves")
         rooms.add(self._directories.room, self._directories.poll, "directories")
         rooms.add(self.transactions.room, self.transactions.poll, "transactions")
         for channel in self._channels:
@@ -339,6 +400,12 @@ class Broker:
         self.logs.abandon()
 
 
+def _place_of(image: MetadataImage, broker_id: int, log: UnifiedLog) -> Uuid | None:
+    """In which directory the metadata place this replica."""
+    known = None if log.topic_id is None else image.partition(log.topic_id, log.topic_partition.partition)
+    return None if known is None else known.directory_of(broker_id)
+
+
 def _lacks_directories(image: MetadataImage, broker_id: int, incarnation_id: Uuid) -> bool:
     """Whether this process has registered at a level that knows no directories, and the level does now."""
     known = image.brokers.get(broker_id)
@@ -347,8 +414,10 @@ def _lacks_directories(image: MetadataImage, broker_id: int, incarnation_id: Uui
     return image.features.get(METADATA_VERSION, 0) >= IV_3_7_2_DIRECTORIES
 
 
-def _cleaner_limits(live: LiveSettings) -> CleanerLimits:
+def _cleaner_limits(live: LiveSettings, cleaners: int) -> CleanerLimits:
+    """What each of so many cleaners may use."""
+    buffer_bytes = int(live[LOG_CLEANER_DEDUPE_BUFFER_SIZE] * live[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR])
     return CleanerLimits(
-        buffer_bytes=int(live[LOG_CLEANER_DEDUPE_BUFFER_SIZE] * live[LOG_CLEANER_IO_BUFFER_LOAD_FACTOR]),
-        io_bytes_per_second=live[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND],
+        buffer_bytes=buffer_bytes // cleaners,
+        io_bytes_per_second=live[LOG_CLEANER_IO_MAX_BYTES_PER_SECOND] / cleaners,
     )

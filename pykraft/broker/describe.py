@@ -205,7 +205,7 @@ def _partitions(node: Node, tail_records: int, tail_of: TailOf) -> tuple[Partiti
     if node.broker is None:
         return ()
     image = node.loader.image
-    clean = node.broker.logs.cleaner.first_dirty
+    clean = {key: offset for cleaner in node.broker.logs.cleaners for key, offset in cleaner.first_dirty.items()}
     views = []
     for topic_partition, partition in sorted(node.broker.replicas.partitions.items()):
         topic = image.topics.get(partition.key.topic_id)

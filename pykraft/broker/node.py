@@ -15,7 +15,7 @@ One thread at a time may call it, and it never waits: that is why no code below 
 Follows kafka.server.{KafkaRaftServer,SharedServer,ControllerServer}.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -162,11 +162,12 @@ class Node:
         self._load_errors = self.metrics.meter("broker-metadata-metrics", "metadata-load-error-count")
 
     def _open(self) -> None:
-        directories = check_formatted(self.config, self._filesystem)
+        unreadable: dict[str, OSError] = {}
+        directories = check_formatted(self.config, self._filesystem, unreadable)
         check_levels(self._filesystem, self.config.metadata_dir)
         for directory in directories:
             self._locks.append(lock_directory(self._filesystem, directory))
-        self.cluster_id = directories[self.config.log_dir].cluster_id
+        self.cluster_id = directories[self.config.metadata_dir].cluster_id
         self.authentications = authentications(self.config, lambda: self.loader.image, self.cluster_id, self._nonces)
         self.replica_key = ReplicaKey(self.config.node_id, directories[self.config.metadata_dir].directory_id)
         self.raft = self._open_quorum()
@@ -189,7 +190,8 @@ class Node:
         self._first_high_watermark = self.raft.high_watermark
         self._metadata_reader = self.raft.register(self.loader)
         if self.config.is_broker:
-            self.broker = self._make_broker(directories[self.config.log_dir].directory_id)
+            ids = {path: directories[path].directory_id for path in self.config.log_dirs if path in directories}
+            self.broker = self._make_broker(ids, unreadable)
         if self.config.is_controller:
             self._registration = self._make_registration()
 
@@ -287,12 +289,13 @@ class Node:
         self.loader.add_listener(quotas)
         return quotas
 
-    def _make_broker(self, directory_id: Uuid) -> Broker:
-        """`directory_id` is that of the directory with the partitions."""
+    def _make_broker(self, directories: Mapping[str, Uuid], unreadable: Mapping[str, OSError]) -> Broker:
+        """`directories` are those with partitions, and their ids."""
         return Broker(
             config=self.config,
             cluster_id=self.cluster_id,
-            directory_id=directory_id,
+            directories=directories,
+            unreadable=unreadable,
             filesystem=self._filesystem,
             raft=self.raft,
             loader=self.loader,
@@ -417,8 +420,11 @@ class Node:
             return error
         config, path = self.config, str(error.filename or "")
         is_metadata = path.startswith((f"{metadata_log_directory(config)}/", f"{config.metadata_dir}/bootstrap"))
-        directory = config.metadata_dir if is_metadata else config.log_dir
-        consequence = "nothing goes without the metadata log" if is_metadata else "it was the only one"
+        holding = [each for each in config.log_dirs if path == each or path.startswith(each.rstrip("/") + "/")]
+        directory = config.metadata_dir if is_metadata else max(holding, key=len, default=config.log_dir)
+        consequence = "it was the only one" if len(config.log_dirs) == 1 else "no other one is left"
+        if is_metadata or (len(config.log_dirs) > 1 and directory == config.metadata_dir):
+            consequence = "nothing goes without the metadata log"
         reason = f"{error.strerror or error}{f': {path}' if path else ''}"
         return LogDirectoryFailedError(f"the log directory {directory} has failed ({reason}), and {consequence}")
 

@@ -125,8 +125,12 @@ def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
     def led() -> Iterator[Partition]:
         return (partition for partition in replicas.partitions.values() if partition.is_leader)
 
+    def max_lag() -> int:
+        """How many records the slowest replica here lags behind its leader."""
+        return max((fetcher.max_lag for fetcher in replicas.fetchers.values()), default=0)
+
     def offline() -> int:
-        return len(replicas.partitions) if replicas.is_offline else 0
+        return len(replicas.offline.keys) or (len(replicas.partitions) if replicas.offline.is_all else 0)
 
     metrics.gauge(kind, "PartitionCount", lambda: len(replicas.partitions))
     metrics.gauge(kind, "LeaderCount", lambda: sum(1 for _ in led()))
@@ -135,7 +139,12 @@ def tell_replicas(metrics: Metrics, replicas: ReplicaManager) -> None:
     metrics.gauge(kind, "UnderMinIsrPartitionCount", lambda: sum(each.is_under_min_isr for each in led()))
     metrics.gauge(kind, "AtMinIsrPartitionCount", lambda: sum(map(_is_at_min_isr, led())))
     metrics.gauge(kind, "ReassigningPartitions", lambda: sum(each.is_reassigning for each in led()))
-    metrics.gauge("ReplicaFetcherManager", "MaxLag", lambda: replicas.max_lag, clientId="Replica")
+    metrics.gauge(
+        "ReplicaFetcherManager",
+        "MaxLag",
+        lambda: max((each.max_lag for each in replicas.fetchers.values()), default=0),
+        clientId="Replica",
+    )
     purgatories = {"Produce": replicas.produces, "Fetch": replicas.fetches, "DeleteRecords": replicas.deletes}
     for name, purgatory in purgatories.items():
         metrics.gauge("DelayedOperationPurgatory", "PurgatorySize", purgatory.__len__, delayedOperation=name)

@@ -120,7 +120,6 @@ OF_ADMIN = Habits(
     {
         "metrics": _NO_METRICS,
         "alter_group_offsets": "call alter_consumer_group_offsets(group_id, offsets)",
-        "alter_replica_log_dirs": "a node has one log directory: there is nowhere to move a replica to",
         "api_versions": "call describe_api_versions(brokers)",
         "delete_group_offsets": "call delete_consumer_group_offsets(group_id, partitions)",
         "delete_groups": "call delete_consumer_groups(group_ids)",

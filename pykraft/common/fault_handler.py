@@ -57,6 +57,8 @@ class FaultHandler:
         self._trace = trace
         self._metrics = metrics
         self._counts: dict[tuple[str, type[BaseException]], int] = {}
+        self.take_offline: Callable[[OSError], bool] = lambda error: False
+        """Whether the error is of a log directory without which the node goes on; from now on it is offline."""
 
     @property
     def count(self) -> int:
@@ -67,6 +69,8 @@ class FaultHandler:
         """Take note of an exception that was caught. `kind` is the place, one of a fixed set of words; `details` are
         plain values that say which request, record or timer it was. Raises `error` again if it is no fault."""
         if isinstance(error, OSError) or not isinstance(error, Exception):
+            if isinstance(error, OSError) and self.take_offline(error):
+                return
             raise error
         sort: tuple[str, type[BaseException]] = kind, type(error)
         is_new = sort not in self._counts
@@ -93,7 +97,8 @@ class StrictFaultHandler(FaultHandler):
 
     def handle_fault(self, kind: str, error: BaseException, **details: Any) -> None:
         super().handle_fault(kind, error, **details)
-        raise error
+        if not isinstance(error, OSError):
+            raise error
 
 
 def _traceback(error: BaseException) -> str:

@@ -67,6 +67,8 @@ def _note_faults_of_threads() -> None:
 
     def noting(self: FaultHandler, kind: str, error: BaseException, **details: Any) -> None:
         handle_fault(self, kind, error, **details)
+        if isinstance(error, OSError):
+            return  # a log directory is offline, and others are left: what that leads to is tested where it is caused
         text = "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
         _note(f"{kind} {details}\n{text}")
 

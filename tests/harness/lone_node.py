@@ -211,18 +211,20 @@ class LoneNode:
         )
         return self.ask(request, ListenerKind.CONTROLLER)
 
-    def create(self, name: str = "t", replicas: tuple[int, ...] = (1,), **configs: str) -> Uuid:
-        """A topic of one partition on these brokers; returns its id."""
+    def create(self, name: str = "t", replicas: tuple[int, ...] = (1,), *, partitions: int = 1, **configs: str) -> Uuid:
+        """A topic whose partitions are all on these brokers; returns its id."""
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        topic = new_topic(name, assignment={0: list(replicas)}, configs=settings)
+        topic = new_topic(name, assignment={n: list(replicas) for n in range(partitions)}, configs=settings)
         response = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), ListenerKind.CONTROLLER)
         assert not response.topics[0].error_code, response
         self.run()
         return self.node.loader.image.topic_ids[name]
 
-    def produce(self, topic_id: Uuid, records: Any, acks: int = -1, timeout_ms: int = 500) -> Promise[Answer]:
+    def produce(
+        self, topic_id: Uuid, records: Any, acks: int = -1, timeout_ms: int = 500, partition: int = 0
+    ) -> Promise[Answer]:
         topic = ProduceRequest.Topic
-        part = topic.Partition(index=0, records=memoryview(bytearray(records)))
+        part = topic.Partition(index=partition, records=memoryview(bytearray(records)))
         request = ProduceRequest(
             acks=acks, timeout_ms=timeout_ms, topic_data=[topic(topic_id=topic_id, partition_data=[part])]
         )
@@ -238,6 +240,7 @@ class LoneNode:
         log_start: int = -1,
         leader_epoch: int = -1,
         version: int | None = None,
+        partition: int = 0,
         **fields: Any,
     ) -> Promise[Answer]:
         """A consumer's fetch; with `follower` that of a replica."""
@@ -245,7 +248,7 @@ class LoneNode:
         image = self.node.loader.image
         epoch = image.brokers[follower].epoch if follower >= 0 else -1
         part = topic.Partition(
-            partition=0,
+            partition=partition,
             fetch_offset=offset,
             current_leader_epoch=leader_epoch,
             last_fetched_epoch=last_epoch,

@@ -1,8 +1,12 @@
 """A broker tells in which log directory its replicas are, where the metadata say another one (KIP-858).
 
-A broker of pykraft has one log directory, and the controller notes its id when it places a replica there. The id
-changes when the disk was replaced and formatted again. Then the controller lets the broker lead none of the replicas
-that it had on the old disk: the new one may have nothing of them. So the broker tells (AssignReplicasToDirs) which of
+With one log directory there is little to tell: the controller notes its id when it places a replica there. A broker
+with several chooses a directory when it makes the log, and tells then. It also tells of a replica whose directory has
+failed before the controller knew where it was: the controller sees that the broker does not have that directory, and
+takes the replica out of the ISR.
+
+The id of a directory changes when the disk was replaced and formatted again. Then the controller lets the broker lead
+none of the replicas that it had on the old disk: the new one may have nothing of them. So the broker tells which of
 them it has again: those that are in the ISR of a leader, and those of which there is no other replica. A replica that
 was the last one in sync is neither; an administrator may let another one lead by an unclean election.
 
@@ -17,11 +21,12 @@ from itertools import groupby
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.common.core import Poll, Steps
 from pykraft.common.rooms import Room
-from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
+from pykraft.common.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, TopicIdPartition, TopicPartition, Uuid
 from pykraft.metadata.delta import MetadataDelta
-from pykraft.metadata.image import MetadataImage, PartitionRegistration
+from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration, TopicImage
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
+from pykraft.storage.upkeep.log_directories import LogDirectories
 
 RETRY_BACKOFF_MS = 500
 """How long an answer may take to come back as metadata before the same is reported again."""
@@ -32,15 +37,17 @@ class DirectoryAssignments:
     """The replicas of this broker whose directory the metadata do not know. It is a RequestManager."""
 
     def __init__(
-        self, broker_id: int, directory_id: Uuid, broker_epoch: Callable[[], int], channel: ControllerChannel
+        self, broker_id: int, logs: LogDirectories, broker_epoch: Callable[[], int], channel: ControllerChannel
     ) -> None:
         self._broker_id = broker_id
-        self._directory_id = directory_id
+        self._logs = logs
+        self._own = frozenset(logs.ids.values())
+        self._image: MetadataImage = EMPTY_IMAGE
         self._broker_epoch = broker_epoch
         self._channel = channel
         self.room = Room("directories")
-        self._untold: set[tuple[Uuid, int]] = set()
-        """(topic id, partition)"""
+        self._untold: dict[tuple[Uuid, int], Uuid] = {}
+        """By (topic id, partition): where it is."""
         self._next = 0
         self._in_flight = False
 
@@ -48,24 +55,50 @@ class DirectoryAssignments:
         """Look at the partitions that have changed. Pauses after each."""
         if image.features.get(METADATA_VERSION, 0) < IV_3_7_2_DIRECTORIES:
             return
+        self._image = image
         if any(key[0] in delta.removed_topics for key in self._untold):
-            self._untold = {key for key in self._untold if key[0] not in delta.removed_topics}
+            self._untold = {key: place for key, place in self._untold.items() if key[0] not in delta.removed_topics}
             self.room.mark("partition")
         for topic_id in sorted(delta.touched_topics):
             topic = image.topics[topic_id]
             for number in delta.touched_partitions(topic):
-                is_wrong = self._is_to_be_told(topic.partitions[number])
-                if is_wrong is not ((topic_id, number) in self._untold):
-                    (self._untold.add if is_wrong else self._untold.discard)((topic_id, number))
-                    self.room.mark("partition")
+                self._look_at(topic, number)
                 yield
 
-    def _is_to_be_told(self, partition: PartitionRegistration) -> bool:
-        replicas = partition.replicas
-        known = partition.directory_of(self._broker_id)
-        if self._broker_id not in replicas or known in (self._directory_id, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY):
-            return False
-        return len(replicas) == 1 or (partition.has_leader and self._broker_id in partition.isr)
+    def on_placed(self, key: TopicIdPartition) -> None:
+        """The log is there."""
+        topic = self._image.topics.get(key.topic_id)
+        if topic is not None and key.partition in topic.partitions and len(self._own) > 1:
+            self._look_at(topic, key.partition)
+
+    def _look_at(self, topic: TopicImage, number: int) -> None:
+        key = topic.topic_id, number
+        place = self._to_tell(TopicPartition(topic.name, number), topic.partitions[number])
+        if place != self._untold.get(key):
+            if place is None:
+                del self._untold[key]
+            else:
+                self._untold[key] = place
+            self.room.mark("partition")
+
+    def _to_tell(self, topic_partition: TopicPartition, partition: PartitionRegistration) -> Uuid | None:
+        """The directory of this replica, if the controller is to hear of it now."""
+        replicas, known = partition.replicas, partition.directory_of(self._broker_id)
+        if self._broker_id not in replicas:
+            return None
+        if len(self._own) == 1:
+            (place,) = self._own
+            is_known = known in (place, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
+            return place if not is_known and self._has_it(partition) else None
+        found = self._logs.id_of(topic_partition)
+        if found is None or found == known:
+            return None
+        is_told_at_once = known in self._own or known in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
+        return found if is_told_at_once or self._has_it(partition) else None
+
+    def _has_it(self, partition: PartitionRegistration) -> bool:
+        """Whether the replica has what it had in a directory that is gone."""
+        return len(partition.replicas) == 1 or (partition.has_leader and self._broker_id in partition.isr)
 
     def poll(self, now: int) -> Poll:
         if self._untold and not self._in_flight:
@@ -77,18 +110,19 @@ class DirectoryAssignments:
 
     def _request(self) -> AssignReplicasToDirsRequest:
         directory = AssignReplicasToDirsRequest.Directory
-        told = sorted(self._untold)[:MAX_ASSIGNMENTS]
-        topics = [
-            directory.Topic(
-                topic_id=topic_id,
-                partitions=[directory.Topic.Partition(partition_index=number) for _, number in group],
-            )
-            for topic_id, group in groupby(told, key=lambda key: key[0])
-        ]
+        told = sorted((place, key) for key, place in sorted(self._untold.items())[:MAX_ASSIGNMENTS])
+        directories = []
+        for place, of_place in groupby(told, key=lambda each: each[0]):
+            topics = [
+                directory.Topic(
+                    topic_id=topic_id,
+                    partitions=[directory.Topic.Partition(partition_index=number) for _, (_, number) in group],
+                )
+                for topic_id, group in groupby(of_place, key=lambda each: each[1][0])
+            ]
+            directories.append(directory(id=place, topics=topics))
         return AssignReplicasToDirsRequest(
-            broker_id=self._broker_id,
-            broker_epoch=self._broker_epoch(),
-            directories=[directory(id=self._directory_id, topics=topics)],
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), directories=directories
         )
 
     def _on_answer(self, response: object, now: int) -> None:

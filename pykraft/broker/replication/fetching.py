@@ -26,6 +26,13 @@ from pykraft.storage.transaction_index import AbortedTransaction
 NO_REPLICA = -1
 
 
+class LeaderHint(NamedTuple):
+    """The leader of a partition that this broker does not lead: sent along with the refusal (KIP-951)."""
+
+    leader_id: int
+    leader_epoch: int
+
+
 class FetchPlace(NamedTuple):
     """What a fetch asks of one partition. `refused` is set if the request itself is wrong about it."""
 

@@ -13,11 +13,18 @@ Follows kafka.server.ReplicaManager.
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
 
 from pykraft.broker.replication.alter_partition import AlterPartitionManager
-from pykraft.broker.replication.fetching import FetchParams, FetchPlace, FetchResult, is_prefix, read_partition
+from pykraft.broker.replication.fetching import (
+    FetchParams,
+    FetchPlace,
+    FetchResult,
+    LeaderHint,
+    is_prefix,
+    read_partition,
+)
 from pykraft.broker.replication.follower_state import FollowerState
+from pykraft.broker.replication.offline_replicas import OfflineReplicas
 from pykraft.broker.replication.partition import NO_EPOCH, IsrProposal, Partition
 from pykraft.broker.replication.purgatory import Purgatory
 from pykraft.broker.replication.replica_fetcher import ReplicaFetcher
@@ -43,21 +50,15 @@ from pykraft.metadata.delta import MetadataDelta
 from pykraft.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, ConfigResource, MetadataImage, TopicImage
 from pykraft.records.batch import RecordBatch
 from pykraft.storage.answers import AppendInfo
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin
-from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.storage.validator import UnpackBudget, validation
 from pykraft.storage.verification_state import NO_CHECK, AppendCheck
 
 _LOOK_FOR_DELETED_MS = 1000
 _MADE_AT_ONCE = 200
 """After so many new logs their marks are written down, with those of all others, and they are served."""
-
-
-class LeaderHint(NamedTuple):
-    """The leader of a partition that this broker does not lead: sent along with the refusal (KIP-951)."""
-
-    leader_id: int
-    leader_epoch: int
 
 
 class ReplicaManager:
@@ -69,7 +70,7 @@ class ReplicaManager:
         *,
         config: NodeConfig,
         topic_configs: TopicConfigs,
-        logs: LogManager,
+        logs: LogDirectories,
         timer: Timer,
         clock: Clock,
         metrics: Metrics,
@@ -98,6 +99,9 @@ class ReplicaManager:
         self._making: Steps[None] | None = None
         self.image: MetadataImage = EMPTY_IMAGE
         self.room = Room("replicas")
+        self.offline = OfflineReplicas(logs, trace, lambda: self.room.mark("failed directory"))
+        self.on_disk_failure = self.offline.on_disk_failure
+        self.on_placed: Callable[[TopicIdPartition], None] = lambda key: None
         self.produces = Purgatory(timer, faults)
         self.fetches = Purgatory(timer, faults)
         self.deletes = Purgatory(timer, faults)
@@ -140,8 +144,8 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition, topic_id: Uuid = ZERO_UUID) -> Partition:
         """The replica here; KafkaError if there is none, if its disk has failed, or if it is of another topic than the
         one with this id (zero: of whichever has the name)."""
-        if self._logs.failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} is offline")
+        if self._logs.failures:
+            self.offline.check(topic_partition)
         partition = self.partitions.get(topic_partition)
         if partition is not None:
             if topic_id not in (ZERO_UUID, partition.key.topic_id):
@@ -157,16 +161,6 @@ class ReplicaManager:
         topic = self.image.topic_named(topic_partition.topic)
         known = topic.partitions.get(topic_partition.partition) if topic is not None else None
         return LeaderHint(known.leader, known.leader_epoch) if known is not None and known.has_leader else None
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether the disk of the partitions has failed."""
-        return self._logs.failure is not None
-
-    @property
-    def max_lag(self) -> int:
-        """How many records the slowest replica here lags behind its leader."""
-        return max((fetcher.max_lag for fetcher in self.fetchers.values()), default=0)
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
@@ -219,6 +213,9 @@ class ReplicaManager:
             if partition is not None and partition.key != key:
                 yield from self._drop([key.topic_partition])
                 partition = None
+            if partition is None and self._logs.failures and self.offline.holds(key):
+                self.offline.keys[key.topic_partition] = key
+                continue
             is_being_made = self._to_make.get(key.topic_partition) == key
             if partition is None and key.topic_partition in self._logs.logs and not is_being_made:
                 partition = self._make(key)
@@ -267,13 +264,24 @@ class ReplicaManager:
 
     def _make(self, key: TopicIdPartition) -> Partition:
         log = self._logs.get_or_create(key.topic_partition, key.topic_id)
-        log.config = self._topic_configs.config_of(key.topic)  # it may have been opened with older ones
-        self.quotas.set_topic(key.topic, log.config)
         max_lag_ms = self._values[keys.REPLICA_LAG_TIME_MAX_MS]
         partition = Partition(self.broker_id, key, log, max_lag_ms, self._trace)
-        log.on_log_start = partial(self._on_log_start, partition)
+        self.use_log(partition, log)
+        self.quotas.set_topic(key.topic, log.config)
         self.partitions[key.topic_partition] = partition
+        self.on_placed(key)
         return partition
+
+    def use_log(self, partition: Partition, log: UnifiedLog) -> None:
+        """The partition's log is this one. It may have been opened with older settings."""
+        log.config = self._topic_configs.config_of(partition.key.topic)
+        log.on_log_start = partial(self._on_log_start, partition)
+        partition.log = log
+
+    def follow_anew(self, partition: Partition) -> None:
+        """Its log is another one: what was fetched for the old one is of no use."""
+        partition.end_quiet()
+        self._on_leadership(partition)
 
     def _drop(self, topic_partitions: Collection[TopicPartition]) -> Steps[None]:
         """These are not this broker's any more. Pauses after each."""
@@ -281,16 +289,20 @@ class ReplicaManager:
             return
         for topic_partition in topic_partitions:
             self._to_make.pop(topic_partition, None)
-            partition = self.partitions.pop(topic_partition, None)
-            if partition is not None:
-                self._stop_fetching(partition)
-                partition.leader_id = -1
-                self._wake(partition)
+            self.offline.keys.pop(topic_partition, None)
+            self._serve_no_longer(topic_partition)
             yield
         for topic in sorted({each.topic for each in topic_partitions} - {each.topic for each in self.partitions}):
             self.topic_metrics.forget(topic)
             self.quotas.forget(topic)
         yield from self._logs.delete_in_steps([each for each in topic_partitions if each in self._logs.logs])
+
+    def _serve_no_longer(self, topic_partition: TopicPartition) -> None:
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            self._stop_fetching(partition)
+            partition.leader_id = -1
+            self._wake(partition)
 
     def _apply_configs(self, touched: Collection[ConfigResource]) -> list[Partition]:
         """Settings have changed: from now on they hold for each log that they are about. The partitions that have new
@@ -464,12 +476,6 @@ class ReplicaManager:
         except OSError as error:
             raise self.on_disk_failure(error) from error
 
-    def on_disk_failure(self, error: OSError) -> KafkaError:
-        """A log could not be read or written: its directory is offline from now on. What to answer."""
-        self._logs.fail(error)
-        self._trace("log_directory_failed", directory=self._logs.directory, reason=str(error))
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory {self._logs.directory} has failed")
-
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def is_adding(self, topic_partition: TopicPartition, replica: int) -> bool:
@@ -570,6 +576,8 @@ class ReplicaManager:
 
     def poll(self, now: int) -> Poll:
         """Fetch what this broker follows; make some of the logs that are still to be made."""
+        if self.offline.is_due:
+            self.offline.take_out(self.partitions, self._serve_no_longer)
         polls = [] if self._make_some(now) else [Poll(now)]
         if self.fetchers:
             polls += [self._poll_fetcher(leader_id, now) for leader_id in sorted(self.fetchers)]

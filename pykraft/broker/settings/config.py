@@ -261,7 +261,8 @@ class NodeConfig:
     """The static voters, as ``controller.quorum.voters`` names them: those of kraft.version 0."""
     bootstrap: tuple[Endpoint, ...]
     """Where the quorum may be found."""
-    log_dir: str
+    log_dirs: tuple[str, ...]
+    """Where partitions are stored, in the order of the file."""
     metadata_dir: str
     properties: Mapping[str, str] = field(repr=False)
     """They may have passwords in them."""
@@ -277,6 +278,16 @@ class NodeConfig:
     """How the clients of a listener prove who they are, where they must."""
     logins: Mapping[bool, SaslLogin] = field(default_factory=dict)
     """What the node logs in to others with, by whether it is to a controller."""
+
+    @property
+    def log_dir(self) -> str:
+        """The first of its log directories."""
+        return self.log_dirs[0]
+
+    @property
+    def directories(self) -> list[str]:
+        """All that it keeps files in, sorted."""
+        return sorted({*self.log_dirs, self.metadata_dir})
 
     @property
     def is_broker(self) -> bool:
@@ -308,7 +319,7 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
         )
     values = NODE_CONFIG.resolve(properties)
     _check_values(values, properties)
-    role_names, directories = values[PROCESS_ROLES], values[LOG_DIRS]
+    role_names, directories = values[PROCESS_ROLES], _log_dirs(values)
     roles = frozenset(role_names)
     protocols = read_protocols(values)
     listeners = read_listeners(values, protocols, own_host)
@@ -332,10 +343,8 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
         _check_broker_alone(values, by_name, controller_listener, voters)
     is_protocol_set = SECURITY_INTER_BROKER_PROTOCOL.name in properties
     inter_broker = inter_broker_listener(values, listeners, is_protocol_set) if "broker" in roles else ""
-    if len(directories) != 1:
-        raise ConfigError(f"log.dirs is {','.join(directories)!r}, but must be one directory: several are not built")
     cordoned = values[CORDONED_LOG_DIRS]
-    check_cordoned(map(_folder, cordoned), _folder(directories[0]))
+    check_cordoned(map(_folder, cordoned), directories)
     return NodeConfig(
         node_id=values[NODE_ID],
         roles=roles,
@@ -346,7 +355,7 @@ def read_node_config(properties: Mapping[str, str], own_host: Callable[[], str] 
         tls=tls_of_listeners(sorted(named), protocols, properties),
         voters=voters,
         bootstrap=tuple(bootstrap) or tuple(voter.endpoint for voter in voters),
-        log_dir=_folder(directories[0]),
+        log_dirs=directories,
         metadata_dir=_folder(values[METADATA_LOG_DIR] or directories[0]),
         properties=dict(properties),
         values=values,
@@ -380,6 +389,17 @@ def advice(name: str) -> str:
         return "there is no ZooKeeper since Kafka 4: leave it out; controller.quorum.voters names the controllers"
     near = get_close_matches(name, NODE_CONFIG.keys, n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else "leave it out"
+
+
+def _log_dirs(values: Config) -> tuple[str, ...]:
+    named = values[LOG_DIRS]
+    directories = tuple(map(_folder, named))
+    if not directories:
+        raise ConfigError("log.dirs is empty, but must name at least one directory")
+    for number, directory in enumerate(directories):
+        if directory in directories[:number]:
+            raise ConfigError(f"log.dirs names {directory} twice, but each directory must be there once")
+    return directories
 
 
 def _folder(path: str) -> str:

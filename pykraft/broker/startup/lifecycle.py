@@ -74,7 +74,7 @@ class BrokerLifecycle:
         cluster_id: str,
         incarnation_id: Uuid,
         rack: str | None,
-        directory_id: Uuid,
+        directories: Callable[[], Sequence[Uuid]],
         previous_broker_epoch: int,
         features: Mapping[str, FeatureRange],
         heartbeat_interval_ms: int,
@@ -85,16 +85,20 @@ class BrokerLifecycle:
         trace: Tracer,
         cordoned: Callable[[], Sequence[Uuid] | None],
         on_epoch: Callable[[], None] = lambda: None,
+        offline: Callable[[], Sequence[Uuid]] = lambda: (),
     ) -> None:
         """`metadata_offset()` is the last offset of the metadata log that the broker has applied. `lacks_directories()`
         tells whether the cluster knows nothing of this process's directories, and could. `cordoned()` names the
         directories that take no new replicas; None where the cluster does not know the word. `on_epoch()` hears that
-        the broker has an epoch."""
+        the broker has an epoch. `directories()` names the log directories that are online, `offline()` those that have
+        failed."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._incarnation_id = incarnation_id
         self._rack = rack
-        self._directory_id = directory_id
+        self._directories = directories
+        self._offline = offline
+        self._is_urgent = False
         self._previous_broker_epoch = previous_broker_epoch
         self._features = features
         self._interval_ms = heartbeat_interval_ms
@@ -135,6 +139,13 @@ class BrokerLifecycle:
         self._next = now
         self.room.mark("shutdown")
 
+    def note_failed_directory(self, now: int) -> None:
+        """Tell the controller at once that a log directory has failed: until it knows, nobody leads what was there."""
+        self._is_urgent = True
+        if self.epoch != NO_EPOCH:
+            self._next = min(self._next, now)
+        self.room.mark("failed directory")
+
     @property
     def is_running(self) -> bool:
         """Whether clients may be sent here."""
@@ -173,7 +184,7 @@ class BrokerLifecycle:
                 for name, (low, high) in sorted(self._features.items())
             ],
             rack=self._rack,
-            log_dirs=[self._directory_id],
+            log_dirs=list(self._directories()),
             previous_broker_epoch=self._previous_broker_epoch,
         )
 
@@ -196,6 +207,7 @@ class BrokerLifecycle:
         self._trace("registered", epoch=self.epoch)
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
+        self._is_urgent = False
         return BrokerHeartbeatRequest(
             broker_id=self._broker_id,
             broker_epoch=self.epoch,
@@ -203,6 +215,7 @@ class BrokerLifecycle:
             want_fence=False,
             want_shut_down=self.state is LifecycleState.CONTROLLED_SHUTDOWN,
             cordoned_log_dirs=self._cordoned() if self._knows_settings else None,
+            offline_log_dirs=list(self._offline()),
         )
 
     @property
@@ -213,7 +226,7 @@ class BrokerLifecycle:
     def _on_heartbeat(self, response: BrokerHeartbeatResponse | None, now: int) -> None:
         self.room.mark("heartbeat answer")
         self._in_flight = False
-        self._next = now + self._interval_ms
+        self._next = now if self._is_urgent else now + self._interval_ms
         if response is None or response.error_code:
             return
         was_fenced, self.is_fenced = self.is_fenced, response.is_fenced

@@ -117,7 +117,7 @@ def format_directories(
         Uuid.parse(cluster_id)
     except ValueError as error:
         raise ConfigError(f"the cluster id {error}") from None
-    directories = sorted({config.log_dir, config.metadata_dir})
+    directories = config.directories
     for directory in list(directories):
         found = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
         if found is None:
@@ -162,19 +162,43 @@ def _write_first_voters(config: NodeConfig, filesystem: FileSystem, voters: Vote
     write_snapshot(filesystem, f"{directory}/{snapshot_name(BOOTSTRAP_SNAPSHOT)}", data)
 
 
-def check_formatted(config: NodeConfig, filesystem: FileSystem) -> Mapping[str, MetaProperties]:
-    """The meta.properties of the node's directories; ConfigError says what to do if they are missing or another's."""
-    found = {}
-    for directory in sorted({config.log_dir, config.metadata_dir}):
-        properties = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
+def check_formatted(
+    config: NodeConfig, filesystem: FileSystem, failures: dict[str, OSError] | None = None
+) -> Mapping[str, MetaProperties]:
+    """The meta.properties of the node's directories; ConfigError says what to do if they are missing or another's.
+
+    A directory that cannot be read is left out, and put into `failures`, while another one can. OSError if none can, or
+    if the unreadable one is that of the metadata."""
+    found: dict[str, MetaProperties] = {}
+    failures = {} if failures is None else failures
+    for directory in config.directories:
+        try:
+            properties = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
+        except OSError as error:
+            failures[directory] = error
+            if directory == config.metadata_dir or failures.keys() >= set(config.log_dirs):
+                raise
+            continue
         if properties is None:
             raise ConfigError(
                 f"the directory {directory} is not formatted: "
                 "run python -m pykraft storage format -t CLUSTER_ID -c FILE"
+                + (" --ignore-formatted" if len(config.directories) > 1 else "")
             )
         if properties.node_id != config.node_id:
             raise ConfigError(f"the directory {directory} belongs to node {properties.node_id}, not {config.node_id}")
         found[directory] = properties
     if len({properties.cluster_id for properties in found.values()}) > 1:
-        raise ConfigError(f"log.dirs and metadata.log.dir belong to different clusters: {config.log_dir}")
+        raise ConfigError(f"log.dirs and metadata.log.dir belong to different clusters: {', '.join(sorted(found))}")
+    by_id: dict[Uuid, str] = {}
+    for directory in config.log_dirs:
+        if directory not in found:
+            continue
+        properties = found[directory]
+        if properties.directory_id in by_id:
+            raise ConfigError(
+                f"the directories {by_id[properties.directory_id]} and {directory} have the same directory.id: one is a"
+                " copy of the other. Take one of them out of log.dirs"
+            )
+        by_id[properties.directory_id] = directory
     return found

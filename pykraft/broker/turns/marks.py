@@ -47,12 +47,14 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "heartbeat answer": "the next heartbeat may be due sooner",
         "metadata": "the broker may have caught up with its registration",
         "shutdown": "the node stops: ask the controller to move the leaderships",
+        "failed directory": "a log directory has failed: the controller hears of it at once",
     },
     "replicas": {
         "log to make": "a partition has come that has no log here",
         "followed": "a partition has another leader or none, or a leader another address",
         "answer": "a leader has answered a fetch, or has not",
         "log start": "a leader has said where its log begins",
+        "failed directory": "a log directory has failed: its replicas are taken out",
     },
     "groups": {
         "metadata": "the partitions that are led here may be others",
@@ -65,6 +67,11 @@ MARKS: Mapping[str, Mapping[str, str]] = {
     "verification": {
         "question": "a transaction's coordinator has to be asked",
         "answer": "it has answered, or has not: it may be asked the next questions",
+    },
+    "moves": {
+        "move": "a replica is to be in another log directory",
+        "metadata": "the controller may have taken note of the other directory",
+        "synced": "the copy is on the disk",
     },
     "directories": {
         "partition": "the metadata have a replica of this broker in another directory, or do not any more",

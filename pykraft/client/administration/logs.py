@@ -13,6 +13,8 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.logs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DescribeLogDirsRequest,
@@ -91,6 +93,49 @@ class LogCalls:
             channel=ADMIN_CHANNEL,
         )
         return self._driver.ask_all(handler, sorted(brokers), deadline)
+
+    def alter_replica_log_dirs(
+        self, wanted: Mapping[int, Mapping[TopicPartition, str]], deadline: int
+    ) -> "Promise[dict[int, dict[TopicPartition, ErrorCode]] | KafkaError]":
+        """Let the replicas on these brokers be in these directories, by the broker's id; how each broker answers."""
+
+        def request(asked: Sequence[int]) -> AlterReplicaLogDirsRequest:
+            directory_type = AlterReplicaLogDirsRequest.Directory
+            by_path: dict[str, dict[str, list[int]]] = {}
+            for broker in asked:
+                for key, path in sorted(wanted[broker].items()):
+                    by_path.setdefault(path, {}).setdefault(key.topic, []).append(key.partition)
+            return AlterReplicaLogDirsRequest(
+                dirs=[
+                    directory_type(
+                        path=path,
+                        topics=[directory_type.Topic(name=name, partitions=some) for name, some in topics.items()],
+                    )
+                    for path, topics in by_path.items()
+                ]
+            )
+
+        def read(
+            asked: Sequence[int], response: AlterReplicaLogDirsResponse
+        ) -> Iterator[tuple[int, dict[TopicPartition, ErrorCode]]]:
+            for broker in asked:
+                yield (
+                    broker,
+                    {
+                        TopicPartition(topic.topic_name, each.partition_index): ErrorCode.of(each.error_code)
+                        for topic in response.results
+                        for each in topic.partitions
+                    },
+                )
+
+        handler = ApiHandler(
+            what="to move replicas between log directories",
+            lookup=BrokerStrategy(self._driver.metadata, lambda broker: broker),
+            request=request,
+            read=read,
+            channel=ADMIN_CHANNEL,
+        )
+        return self._driver.ask_all(handler, sorted(wanted), deadline)
 
 
 def _low_watermarks(

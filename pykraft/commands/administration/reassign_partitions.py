@@ -22,7 +22,8 @@ The form of the files is in `reassignment_files`. Follows org.apache.kafka.tools
 """
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -40,6 +41,7 @@ from pykraft.commands.administration.reassignment_files import (
     reassignment_text,
 )
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
+from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Node, TopicPartition
 from pykraft.controller.partitions.placement import UsableBroker, place
 
@@ -64,6 +66,7 @@ _BROKER_THROTTLES = (*_RATES, _RATE_OF_DIRECTORIES)
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _TOPIC_THROTTLES = (_LEADERS, _FOLLOWERS)
 _NO_THROTTLE = -1
+_TIMEOUT_MS, _RETRY_S = 10_000, 0.1
 _WARNING = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
@@ -93,13 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--disallow-replication-factor-change", action="store_true", help="--execute: refuse more or fewer replicas"
     )
     parser.add_argument("--preserve-throttles", action="store_true", help="leave the settings of throttles as they are")
-    parser.add_argument("--timeout", type=int, metavar="MS", help="of no meaning here: no log directory is changed")
+    parser.add_argument("--timeout", type=int, metavar="MS", help="--execute: how long to wait for new replicas")
     parser.add_argument("--throttle", type=int, metavar="N", help="--execute: bytes per second between brokers")
     parser.add_argument(
         "--replica-alter-log-dirs-throttle",
         type=int,
         metavar="N",
-        help="of no meaning here: no replica moves between log directories",
+        help="--execute: bytes per second between the log directories of a broker",
     )
 
 
@@ -200,7 +203,7 @@ def _execute(admin: Admin, options: argparse.Namespace, wanted: Wanted) -> None:
     allow = not options.disallow_replication_factor_change
     _raise_errors("partitions are not reassigned", admin.try_alter_partition_reassignments(wanted.replicas, allow))
     say(f"Successfully started partition reassignment{_s(wanted.replicas)} for {_names(wanted.replicas)}")
-    for (broker, key), directory in sorted(wanted.directories.items()):
+    for (broker, key), directory in _move_directories(admin, wanted.directories, options.timeout):
         say(f"Successfully started moving log directory to {directory} for replica {key} with broker {broker} ")
 
 
@@ -290,14 +293,34 @@ def _replicas_now(admin: Admin, keys: Collection[TopicPartition]) -> dict[TopicP
 
 
 def _check_directories(wanted: Mapping[Replica, str], directories: Directories) -> None:
-    """A replica may be sent to the only log directory of its broker; there it goes anyhow."""
+    """Each broker must have the directory that its replica is sent to."""
     for (broker, key), directory in sorted(wanted.items()):
         there = sorted(directories[broker])
-        if there != [directory]:
+        if directory not in there:
             raise CommandError(
-                f"log_dirs sends {key} to {directory} on broker {broker}, which has {', '.join(there)}: replicas are"
-                ' not moved between log directories here; write "any"'
+                f"log_dirs sends {key} to {directory} on broker {broker}, which has {', '.join(there)}: name one of"
+                ' these, or write "any"'
             )
+
+
+def _move_directories(
+    admin: Admin, wanted: Mapping[Replica, str], timeout_ms: int | None
+) -> Iterator[tuple[Replica, str]]:
+    """Let the moves between directories begin; each that has. A replica that the reassignment has not made yet is asked
+    for again."""
+    left, deadline_s = dict(wanted), time.monotonic() + (_TIMEOUT_MS if timeout_ms is None else timeout_ms) / 1000
+    while left:
+        answers = admin.try_alter_replica_log_dirs({(key, broker): path for (broker, key), path in left.items()})
+        for (key, broker), error in sorted(answers.items()):
+            replica = Replica(broker, key)
+            if error is ErrorCode.NONE:
+                yield replica, left.pop(replica)
+            elif error is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise CommandError(f"{key} on broker {broker} is not moved to {left[replica]}: {error.name}")
+        if left and time.monotonic() > deadline_s:
+            raise CommandError(f"no replica to move has come in time: {_names(sorted({key for _, key in left}))}")
+        if left:
+            time.sleep(_RETRY_S)
 
 
 # --- verify and cancel ------------------------------------------------------------------------------------------------

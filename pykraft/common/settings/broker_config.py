@@ -13,7 +13,7 @@ Follows org.apache.kafka.server.config.{DynamicProducerStateManagerConfig,QuotaC
 kafka.server.DynamicBrokerConfig.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -135,14 +135,15 @@ READ_AT_START = frozenset({NUM_NETWORK_THREADS.name, NUM_IO_THREADS.name, LOG_CL
 """What Kafka changes at once, and a node here reads from its file when it starts."""
 
 
-def check_cordoned(cordoned: Iterable[str], directory: str) -> None:
-    """ConfigError unless a broker with this log directory can cordon these."""
+def check_cordoned(cordoned: Iterable[str], directories: Sequence[str]) -> None:
+    """ConfigError unless a broker with these log directories can cordon those."""
     named = set(cordoned)
     if ALL_DIRECTORIES in named and len(named) > 1:
         raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {ALL_DIRECTORIES}, all log directories, and others besides")
-    strange = sorted(named - {ALL_DIRECTORIES, directory})
+    strange = sorted(named - {ALL_DIRECTORIES, *directories})
     if strange:
-        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {strange[0]}, which is not in log.dirs: {directory} is")
+        known = f"{', '.join(directories)} {'is' if len(directories) == 1 else 'are'}"
+        raise ConfigError(f"{CORDONED_LOG_DIRS.name} names {strange[0]}, which is not in log.dirs: {known}")
 
 
 def is_cordoned(cordoned: Iterable[str], directory: str) -> bool:
@@ -160,14 +161,15 @@ LEADER_REPLICATION_THROTTLED_RATE = _rate(
 FOLLOWER_REPLICATION_THROTTLED_RATE = _rate(
     "follower.replication.throttled.rate", "what this broker's throttled replicas may fetch together"
 )
+DIRECTORY_MOVES_RATE = _rate(
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    "what replicas that move between this broker's log directories may copy together",
+)
 REPLICATION_QUOTA_CONFIG = ConfigDef(
     [
         LEADER_REPLICATION_THROTTLED_RATE,
         FOLLOWER_REPLICATION_THROTTLED_RATE,
-        _rate(
-            "replica.alter.log.dirs.io.max.bytes.per.second",
-            "of no effect here, where no replica moves between log directories",
-        ),
+        DIRECTORY_MOVES_RATE,
     ]
 )
 """What is set while brokers run, or not at all."""

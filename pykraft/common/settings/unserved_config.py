@@ -43,6 +43,7 @@ _WITHOUT_EFFECT: dict[str, str] = {
         group.coordinator.threads int 4 1..
         log.cleaner.threads int 1 0.. live
         num.recovery.threads.per.data.dir int 2 1.. live
+        num.replica.alter.log.dirs.threads int -
         num.replica.fetchers int 1 1.. live
     """,
     "memory is taken as it is needed, and the system chooses the sizes of buffers": """
@@ -69,14 +70,13 @@ _WITHOUT_EFFECT: dict[str, str] = {
         log.flush.start.offset.checkpoint.interval.ms int 60000 0..
     """,
     "limits of replication count over eleven samples of one second": """
+        alter.log.dirs.replication.quota.window.num int 11 1..
+        alter.log.dirs.replication.quota.window.size.seconds int 1 1..
         replication.quota.window.num int 11 1..
         replication.quota.window.size.seconds int 1 1..
     """,
-    "no replica moves between log directories, and a broker whose directory fails says so at once": """
-        alter.log.dirs.replication.quota.window.num int 11 1..
-        alter.log.dirs.replication.quota.window.size.seconds int 1 1..
+    "a broker whose directory fails says so at once, and goes on if nobody answers": """
         log.dir.failure.timeout.ms long 30000 1..
-        num.replica.alter.log.dirs.threads int -
     """,
     "a broker always hands over what it leads before it stops": """
         controlled.shutdown.enable boolean true

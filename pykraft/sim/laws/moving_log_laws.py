@@ -160,8 +160,9 @@ class MovingLogLaws:
             moving.leaders_starts.append((self._now(), start))
         moving.records.take(history.log, self._now())
         assert machine.node is not None and machine.node.broker is not None
-        last = machine.node.broker.logs.cleaner.last
-        was_cleaned = last is not None and last.log is log and last is not replica.cleaned
+        passes = [cleaner.last for cleaner in machine.node.broker.logs.cleaners if cleaner.last is not None]
+        last = next((each for each in passes if each.log is log), None)
+        was_cleaned = last is not None and last is not replica.cleaned
         if was_cleaned or not is_same:
             replica.cleaned = last if was_cleaned else replica.cleaned
             self._progress.logs_cleaned += was_cleaned

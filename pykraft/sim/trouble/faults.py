@@ -188,7 +188,7 @@ class Faults:
             for machine in self._up
             if machine.node is not None
             and machine.node.broker is not None
-            and machine.node.broker.logs.cleaner.current is not None
+            and any(cleaner.current is not None for cleaner in machine.node.broker.logs.cleaners)
         ]
         if self._up:
             machine = self._random.choice(busy or self._up)

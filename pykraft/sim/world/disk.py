@@ -187,6 +187,8 @@ class MemoryFile:
     def _check(self) -> None:
         if self._life != self._filesystem.life:
             raise OSError(errno.EBADF, "the file is closed, or its process ended", self.path)
+        if self._filesystem.failed_folders:
+            self._filesystem.check_disk(self.path)
 
 
 class MemoryLock:
@@ -222,6 +224,8 @@ class MemoryFileSystem:
         """As `crash_after`, from the next time on that segments are swapped or deleted."""
         self.capacity_bytes = _CAPACITY_BYTES
         """A write beyond this many bytes finds the disk full."""
+        self.failed_folders: set[str] = set()
+        """What is asked of a file below one of these fails: a disk of its own, which has broken."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -388,7 +392,14 @@ class MemoryFileSystem:
         directory.change((name, inode))
         return inode
 
+    def check_disk(self, path: str) -> None:
+        """OSError if the disk of this file has broken."""
+        if any(path.startswith(f"{folder}/") or path == folder for folder in self.failed_folders):
+            raise OSError(errno.EIO, "the disk fails", path)
+
     def _node(self, path: str) -> _Inode | _Directory:
+        if self.failed_folders:
+            self.check_disk(path)
         node: _Inode | _Directory = self._root
         for name in _parts(path):
             if not isinstance(node, _Directory):
@@ -411,6 +422,8 @@ class MemoryFileSystem:
         return node
 
     def _parent(self, path: str) -> tuple[_Directory, str]:
+        if self.failed_folders:
+            self.check_disk(path)
         above, _, name = path.rpartition("/")
         return self._directory(above), name
 

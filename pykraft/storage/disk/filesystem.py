@@ -280,6 +280,8 @@ class OsFileSystem:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise _of(path, error) from None
         finally:
             os.close(descriptor)
 
@@ -414,7 +416,10 @@ class OsFile:
 
     def read(self, position: int, length: int) -> bytes:
         descriptor = self.descriptor
-        return os.pread(descriptor.number, length, position)
+        try:
+            return os.pread(descriptor.number, length, position)
+        except OSError as error:
+            raise _of(self.path, error) from None
 
     def truncate(self, size: int) -> None:
         descriptor = self.descriptor

@@ -21,7 +21,7 @@ written should have taken; the pieces are made small enough for that.
 Follows org.apache.kafka.storage.internals.log.{LogCleaner,LogCleanerManager}.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -244,13 +244,7 @@ class LogCleaner:
         kind, here = "LogCleanerManager", {"logDirectory": self._directory}
         metrics.gauge(kind, "uncleanable-partitions-count", lambda: len(self.uncleanable), LOG, **here)
         metrics.gauge(kind, "uncleanable-bytes", self._uncleanable_bytes, LOG, **here)
-        metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()), LOG)
-        metrics.gauge(
-            "LogCleanerManager", "time-since-last-run-ms", lambda: self._clock.time_ms() - self._looked_ms, LOG
-        )
-        metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent), LOG)
-        metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent), LOG)
-        metrics.gauge("LogCleaner", "max-clean-time-secs", lambda: self._last_pass_ms / 1000, LOG)
+        register_gauges(metrics, [self])
 
     def _uncleanable_bytes(self) -> int:
         logs = [self._logs[key] for key in self.uncleanable if key in self._logs]
@@ -263,9 +257,6 @@ class LogCleaner:
 
     def _max_dirty_ratio(self) -> float:
         return max((candidate.dirty_ratio for candidate in self._candidates()), default=0.0)
-
-    def _of_last(self, figure: Callable[[Cleaning], float]) -> float:
-        return 0 if self.last is None else figure(self.last)
 
     # --- marks --------------------------------------------------------------------------------------------------------
 
@@ -286,6 +277,23 @@ class LogCleaner:
 
     def _write(self) -> None:
         write_offsets(self._filesystem, self._checkpoint, self.first_dirty)
+
+
+def register_gauges(metrics: Metrics, cleaners: Sequence[LogCleaner]) -> None:
+    """Let what holds for all cleaners of a broker be read, under Kafka's names: the largest figure of any."""
+
+    def gauge(kind: str, name: str, figure: Callable[[LogCleaner], float]) -> None:
+        metrics.gauge(kind, name, lambda: max(map(figure, cleaners), default=0), LOG)
+
+    gauge("LogCleanerManager", "max-dirty-percent", lambda each: int(100 * each._max_dirty_ratio()))
+    gauge("LogCleanerManager", "time-since-last-run-ms", lambda each: each._clock.time_ms() - each._looked_ms)
+    gauge("LogCleaner", "cleaner-recopy-percent", lambda each: _of(each.last, _recopied_percent))
+    gauge("LogCleaner", "max-buffer-utilization-percent", lambda each: _of(each.last, _used_percent))
+    gauge("LogCleaner", "max-clean-time-secs", lambda each: each._last_pass_ms / 1000)
+
+
+def _of(cleaning: Cleaning | None, figure: Callable[[Cleaning], float]) -> float:
+    return 0 if cleaning is None else figure(cleaning)
 
 
 def _recopied_percent(cleaning: Cleaning) -> float:

@@ -1,4 +1,4 @@
-"""All partition logs of a node: one folder for each below the log directory.
+"""The partition logs below one log directory: one folder for each.
 
 ::
 
@@ -13,6 +13,7 @@
       cleaner-offset-checkpoint          up to where each compacted log is clean
       flights-2.0ad3...-delete/          a deleted log whose bytes are still there
       flights-3.97c1...-stray/           a log of no partition that is assigned here: its owner decides about it
+      flights-4.11d8...-future/          a log that moves here from another directory (`future_logs`)
 
 The checkpoints are written from time to time, and at once if they would claim too much: when a log was truncated below
 what they say, or deleted. A recovery point that is too high makes the next start trust bytes that were never synced, a
@@ -40,7 +41,7 @@ from random import Random
 
 from pykraft.common.background import Background
 from pykraft.common.core import Clock, Steps, finish
-from pykraft.common.metrics import LOG, Histogram, Metrics
+from pykraft.common.metrics import Histogram, Metrics
 from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS, FLUSH_MS
 from pykraft.common.types import TopicIdPartition, TopicPartition, Uuid
@@ -63,6 +64,7 @@ from pykraft.storage.disk.filesystem import TEMPORARY_SUFFIX, FileSystem, Lock, 
 from pykraft.storage.disk.flushes import flush_times
 from pykraft.storage.disk.trash import Trash
 from pykraft.storage.log import UnifiedLog
+from pykraft.storage.upkeep.future_logs import FutureLogs
 from pykraft.storage.upkeep.log_cleaner import NO_LIMITS, After, CleanerLimits, LogCleaner, at_once, is_compacted
 from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.retention import delete_old_segments
@@ -176,13 +178,16 @@ class LogManager:
         """How much a crash, or damage, had taken from logs: of those that lost something."""
         self.unknown: list[str] = []
         """What was found in the directory, or in the folder of a log, and does not belong there."""
+        self.futures = FutureLogs(directory, self._open_future)
+        """Logs that move here from other directories."""
         self._flush_times: Histogram | None = None
+        self.on_truncated: Callable[[UnifiedLog], None] = lambda log: None
+        """Hears of a log that was truncated, before anything is appended again."""
         self.failure: OSError | None = None
         """What the disk answered when it failed; from then on nothing is asked of it."""
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Let these figures be read, under Kafka's names. Before the logs are opened."""
-        metrics.gauge("LogManager", "OfflineLogDirectoryCount", lambda: float(self.failure is not None), LOG)
         self.cleaner.register_gauges(metrics)
         self._flush_times = flush_times(metrics)
 
@@ -208,7 +213,7 @@ class LogManager:
                 if apart[1] == DELETE_SUFFIX:
                     self.trash.add([f"{self.directory}/{name}"], delay_ms=0)
             elif topic_partition is None:
-                if name not in _KNOWN_FILES:
+                if name not in _KNOWN_FILES and not self.futures.find(name):
                     self.unknown.append(name)
             elif name not in self._not_mine:
                 try:
@@ -270,6 +275,70 @@ class LogManager:
             self._filesystem.sync_directory(self.directory)
             yield
             yield from self.checkpoint()
+
+    # --- moves between directories ------------------------------------------------------------------------------------
+
+    def create_future(self, topic_partition: TopicPartition, topic_id: Uuid) -> UnifiedLog:
+        """Begin a log that moves here from another directory. TooLongError if its folder cannot be named."""
+        return self.futures.create(topic_partition, topic_id, self._random.randbytes(16).hex())
+
+    def discard_future(self, topic_partition: TopicPartition) -> None:
+        """The log does not move here any more."""
+        log = self.futures.logs.pop(topic_partition)
+        log.abandon()
+        unique = self._random.randbytes(16).hex()
+        directory = f"{self.directory}/{name_apart(topic_partition, unique, DELETE_SUFFIX)}"
+        self._filesystem.rename(log.directory, directory)
+        self._filesystem.sync_directory(self.directory)
+        self.trash.add([directory], delay_ms=0)
+
+    def adopt_future(self, topic_partition: TopicPartition, high_watermark: int) -> UnifiedLog:
+        """Make the future log the partition's log."""
+        future = self.futures.logs[topic_partition]
+        future.close()
+        self._filesystem.rename(future.directory, f"{self.directory}/{topic_partition}")
+        self._filesystem.sync_directory(self.directory)
+        del self.futures.logs[topic_partition]
+        log = self._load(
+            topic_partition,
+            None,
+            log_start_offset=future.log_start_offset,
+            recovery_point=future.log_end_offset,
+            was_closed=True,
+        )
+        log.update_high_watermark(high_watermark)
+        return log
+
+    def let_go(self, topic_partition: TopicPartition) -> None:
+        """The log is in another directory now. Those who read it finish: it is closed when its files are removed."""
+        log = self.logs.pop(topic_partition)
+        unique = self._random.randbytes(16).hex()
+        directory = f"{self.directory}/{name_apart(topic_partition, unique, DELETE_SUFFIX)}"
+        self._filesystem.rename(log.directory, directory)
+        self._filesystem.sync_directory(self.directory)
+        self.trash.add([directory], log.config[FILE_DELETE_DELAY_MS], log.abandon)
+        self.write_checkpoints()
+        self.cleaner.forget([topic_partition])
+
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Whether the recovery points on the disk name this log."""
+        return topic_partition in self._recovery_points.offsets
+
+    def _open_future(self, topic_partition: TopicPartition, topic_id: Uuid | None, folder: str) -> UnifiedLog:
+        return LogLoader(
+            filesystem=self._filesystem,
+            directory=folder,
+            config=self._config_for(topic_partition.topic),
+            clock=self._clock,
+            background=self._background,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            clean=False,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            trash=self.trash,
+        ).load()
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Delete one log."""
@@ -395,6 +464,7 @@ class LogManager:
         self._sync_many([log for log in self.logs.values() if log.finish()])
         for log in self.logs.values():
             log.close()
+        self.futures.close()
         self.trash.close()
         self.write_checkpoints()
         write_clean_shutdown(self._filesystem, self.directory, broker_epoch)
@@ -420,7 +490,12 @@ class LogManager:
         """Close the files and write nothing, as a crash would."""
         for log in self.logs.values():
             log.abandon()
+        self.futures.abandon()
         self.trash.close()
+
+    def _on_log_truncated(self, log: UnifiedLog) -> None:
+        self._on_truncated(log)
+        self.on_truncated(log)
 
     def _on_truncated(self, log: UnifiedLog) -> None:
         self.cleaner.on_truncated(log)
@@ -438,6 +513,7 @@ class LogManager:
         recovery_point: int = 0,
         is_known: bool = True,
         syncs: bool = True,
+        was_closed: bool = False,
     ) -> UnifiedLog:
         loader = LogLoader(
             filesystem=self._filesystem,
@@ -447,12 +523,13 @@ class LogManager:
             background=self._background,
             topic_partition=topic_partition,
             topic_id=topic_id,
-            clean=self._had_clean_shutdown and is_known,  # of a log that was put here by hand that stop says nothing
+            # Of a log that was put here by hand an orderly stop says nothing.
+            clean=was_closed or (self._had_clean_shutdown and is_known),
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
             is_known=is_known,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            on_truncated=self._on_truncated,
+            on_truncated=self._on_log_truncated,
             on_recovery_point=self._on_recovery_point,
             trash=self.trash,
             syncs=syncs,

@@ -98,7 +98,7 @@ def test_logs_are_compacted() -> None:
     node.run(6000)
     left = [record for each in all_batches(log) for record in each.records()]
     assert len(left) < 12 and left[-1].offset == 39
-    assert node.broker.logs.cleaner.first_dirty[PARTITION] > 30
+    assert node.broker.logs.cleaners[0].first_dirty[PARTITION] > 30
 
 
 def test_a_log_that_the_cleaner_cannot_read_is_told_once() -> None:
@@ -111,7 +111,7 @@ def test_a_log_that_the_cleaner_cannot_read_is_told_once() -> None:
     node.run(12_000)
     (told,) = [event for event in node.journal.events if event.name == "uncleanable"]
     assert told.fields["partition"] == "t-0" and "fails its checksum" in told.fields["reason"]
-    assert list(node.broker.logs.cleaner.uncleanable) == [PARTITION]
+    assert list(node.broker.logs.cleaners[0].uncleanable) == [PARTITION]
 
 
 @pytest.mark.parametrize("log", ["t-0", "__cluster_metadata-0"])

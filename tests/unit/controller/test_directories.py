@@ -18,6 +18,7 @@ from pykraft.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykraft.metadata.versions import ELR_VERSION
 from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest
 from pykraft.protocol.messages.records import PartitionChangeRecord
+from pykraft.storage.upkeep.log_directories import LogDirectories
 from tests.harness.asking import elect
 from tests.harness.controllers import NOBODY, SESSION_MS, ControllerScript, new_topic
 from tests.harness.quorum import directory_id
@@ -138,7 +139,7 @@ def test_what_cannot_be_assigned_has_its_error() -> None:
 def told(image: MetadataImage, before: MetadataImage = EMPTY_IMAGE) -> Sequence[int]:
     """The partitions of the only topic of which broker 1, whose directory is NEW, tells."""
     channel = ControllerChannel("directory-assignments", lambda: Node(2, "controller", 9093), 1000)
-    assignments = DirectoryAssignments(1, NEW, lambda: 7, channel)
+    assignments = DirectoryAssignments(1, LogDirectories([], {"/data": NEW}), lambda: 7, channel)
     finish(assignments.apply(MetadataDelta.between(before, image), image))
     assignments.poll(0)
     requests = [outbound.request for outbound in channel.poll(0).requests]

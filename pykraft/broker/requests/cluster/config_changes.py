@@ -103,7 +103,7 @@ class ConfigChangeApis:
         for config in configs:
             if config.name == CORDONED_LOG_DIRS.name and config.value:
                 try:
-                    check_cordoned(CORDONED_LOG_DIRS.read(config.value), self._config.log_dir)
+                    check_cordoned(CORDONED_LOG_DIRS.read(config.value), self._config.log_dirs)
                 except ConfigError as error:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -10,18 +10,20 @@ Versions: DeleteRecords 0 to 2, DescribeLogDirs 1 to 5, AlterReplicaLogDirs 1 to
 * Of a partition that a request names twice the last mention counts, and it is answered once.
 * DescribeLogDirs tells the .log files' bytes, as Kafka does: no index, and nothing of what was deleted and is still on
   the disk. The metadata log is no partition of a broker, and is left out.
-* A broker of pykraft has one log directory, so AlterReplicaLogDirs finds every replica where it is to be. Another
-  directory is LOG_DIR_NOT_FOUND. A partition without a replica here is REPLICA_NOT_AVAILABLE: after a reassignment
-  Kafka's tool asks again until the replica has come.
+* AlterReplicaLogDirs is answered when the move has begun (`replication.directory_moves`); DescribeLogDirs shows the
+  future log until it is over. A path that is not in ``log.dirs`` is LOG_DIR_NOT_FOUND, a directory that has failed
+  KAFKA_STORAGE_ERROR. A partition without a replica here is REPLICA_NOT_AVAILABLE: its log will be made in that
+  directory, and after a reassignment Kafka's tool asks again until the replica has come.
 * DeleteRecords needs DELETE on each topic, DescribeLogDirs DESCRIBE and AlterReplicaLogDirs ALTER on the cluster.
 
 Follows kafka.server.KafkaApis.{handleDeleteRecordsRequest,handleDescribeLogDirsRequest,
 handleAlterReplicaLogDirsRequest}.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pykraft.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
+from pykraft.broker.replication.directory_moves import DirectoryMoves
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.broker.requests.authorizer import Authorizer, check_cluster
 from pykraft.broker.requests.cluster.cluster import INTERNAL_TOPICS
@@ -40,7 +42,7 @@ from pykraft.protocol.messages.logs import (
     DescribeLogDirsResponse,
 )
 from pykraft.storage.disk.filesystem import FileSystem
-from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.storage.upkeep.log_directories import LogDirectories
 from pykraft.transport.server_channel import RequestContext
 
 
@@ -50,15 +52,15 @@ class LogApis:
     def __init__(
         self,
         replicas: ReplicaManager,
-        logs: LogManager,
+        logs: LogDirectories,
+        moves: DirectoryMoves,
         filesystem: FileSystem,
-        is_cordoned: Callable[[], bool],
         authorizer: Authorizer,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
+        self._moves = moves
         self._filesystem = filesystem
-        self._is_cordoned = is_cordoned
         self._authorizer = authorizer
 
     # --- DeleteRecords ------------------------------------------------------------------------------------------------
@@ -113,40 +115,57 @@ class LogApis:
 
     def describe_log_dirs(self, request: DescribeLogDirsRequest, context: RequestContext, now: int) -> Handled:
         check_cluster(self._authorizer, context, AclOperation.DESCRIBE)
+        results = {path: self._describe_directory(path) for path in self._logs.paths}
         result_type = DescribeLogDirsResponse.Result
-        directory = self._filesystem.absolute(self._logs.directory)
-        result = result_type(log_dir=directory, is_cordoned=self._is_cordoned())
-        try:
-            if self._logs.failure is not None:
-                raise self._logs.failure
-            result.total_bytes, result.usable_bytes = self._filesystem.space(self._logs.directory)
-        except OSError:
-            result = result_type(log_dir=directory, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return DescribeLogDirsResponse(results=[result])
-        topic_type = result_type.Topic
-        topics: dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]] = {}
+        topics: dict[str, dict[str, list[DescribeLogDirsResponse.Result.Topic.Partition]]] = {}
 
         def describe(topic_partition: TopicPartition, now: int) -> None:
-            log = self._logs.logs.get(topic_partition)
-            if log is None:
-                return  # it was deleted a moment ago
             is_replica = topic_partition in self._replicas.partitions
-            topics.setdefault(topic_partition.topic, []).append(
-                topic_type.Partition(
-                    partition_index=topic_partition.partition,
-                    partition_size=log.size,
-                    offset_lag=max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG,
-                )
-            )
+            for manager in self._logs.online:
+                for log, is_future in (
+                    (manager.logs.get(topic_partition), False),
+                    (manager.futures.logs.get(topic_partition), True),
+                ):
+                    if log is None:
+                        continue  # it is in another directory, or was deleted a moment ago
+                    lag = max(0, log.high_watermark - log.log_end_offset) if is_replica else NO_LAG
+                    topics.setdefault(manager.directory, {}).setdefault(topic_partition.topic, []).append(
+                        result_type.Topic.Partition(
+                            partition_index=topic_partition.partition,
+                            partition_size=log.size,
+                            offset_lag=self._moves.lag_of(topic_partition) if is_future else lag,
+                            is_future_key=is_future,
+                        )
+                    )
 
         def respond(_: list[None], now: int) -> DescribeLogDirsResponse:
-            result.topics = [topic_type(name=name, partitions=partitions) for name, partitions in topics.items()]
-            return DescribeLogDirsResponse(results=[result])
+            for path, found in topics.items():
+                if not results[path].error_code:
+                    results[path].topics = [
+                        result_type.Topic(name=name, partitions=some) for name, some in found.items()
+                    ]
+            return DescribeLogDirsResponse(results=list(results.values()))
 
         asked = set(self._logs.logs)
         if request.topics is not None:
             asked &= {TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions}
         return ItemByItem(sorted(asked), describe, respond)
+
+    def _describe_directory(self, path: str) -> DescribeLogDirsResponse.Result:
+        """The directory without what is in it."""
+        absolute = self._filesystem.absolute(path)
+        try:
+            if path in self._logs.failures:
+                raise self._logs.failures[path]
+            total_bytes, usable_bytes = self._filesystem.space(path)
+        except OSError:
+            return DescribeLogDirsResponse.Result(log_dir=absolute, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return DescribeLogDirsResponse.Result(
+            log_dir=absolute,
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+            is_cordoned=self._logs.is_cordoned(path),
+        )
 
     # --- AlterReplicaLogDirs ------------------------------------------------------------------------------------------
 
@@ -165,7 +184,7 @@ class LogApis:
 
         def answer_one(named: tuple[TopicPartition, str], now: int) -> None:
             (topic, number), path = named
-            error = self._keep_in(TopicPartition(topic, number), path)
+            error = self._move_to(TopicPartition(topic, number), path)
             topics.setdefault(topic, []).append(topic_type.Partition(partition_index=number, error_code=error))
 
         def respond(_: list[None], now: int) -> AlterReplicaLogDirsResponse:
@@ -175,14 +194,18 @@ class LogApis:
 
         return ItemByItem(list(wanted.items()), answer_one, respond)
 
-    def _keep_in(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
-        if path != self._filesystem.absolute(self._logs.directory):
+    def _move_to(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        """Let the replica be in the directory with this absolute path."""
+        there = {self._filesystem.absolute(each): each for each in self._logs.paths}
+        if path not in there:
             return ErrorCode.LOG_DIR_NOT_FOUND
         try:
-            self._replicas.partition(topic_partition)
+            self._moves.alter(topic_partition, there[path])
         except KafkaError as error:
             is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
+        except OSError as error:
+            return self._replicas.on_disk_failure(error).code
         return ErrorCode.NONE
 
 

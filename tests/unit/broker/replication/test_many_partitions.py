@@ -91,7 +91,7 @@ def test_a_topic_is_deleted_a_slice_at_a_time_and_the_broker_says_that_it_knows_
     create(node, "t", COUNT)
     node.run()
     known = node.broker.lifecycle._metadata_offset
-    before, logs = known(), node.broker.logs
+    before, logs = known(), node.broker.logs.online[0]
     send(node, deletion("t"))
     seen = [(made(node), len(logs.logs), known() > before) for _ in turns(node)]
     halves = [each for each in seen if 0 < each[0] < COUNT or 0 < each[1] < COUNT]
@@ -135,7 +135,7 @@ def test_a_topic_may_be_deleted_and_made_again_while_its_logs_are_being_made(tur
     assert made(node) == len(node.broker.logs.logs) == count - 50
     assert {log.topic_id for log in node.broker.logs.logs.values()} == {new}
     assert all(partition.is_leader for partition in node.broker.replicas.partitions.values())
-    marks = node.broker.logs._high_watermarks.offsets
+    marks = node.broker.logs.online[0]._high_watermarks.offsets
     assert marks.keys() <= node.broker.logs.logs.keys(), "no mark of a log that is gone"
 
 
@@ -143,7 +143,7 @@ def test_the_marks_of_a_log_are_written_before_it_is_served() -> None:
     """Also if a change of the partition comes while its log is being made."""
     node = LoneNode()
     send(node, creation("t", COUNT))
-    replicas, logs, changes = node.broker.replicas, node.broker.logs, 0
+    replicas, logs, changes = node.broker.replicas, node.broker.logs.online[0], 0
     for _ in turns(node):
         if len(logs.logs) > made(node):
             topic = replicas.image.topic_named("t")
@@ -187,7 +187,7 @@ def test_many_logs_are_deleted_with_one_sync_of_their_folder() -> None:
     node = LoneNode()
     create(node, "t", COUNT)
     node.run()
-    logs = node.broker.logs
+    logs = node.broker.logs.online[0]
     logs.write_checkpoints()
     before = node.filesystem.operations
     logs.delete_all(sorted(logs.logs))
@@ -214,7 +214,7 @@ def test_retention_looks_at_a_part_of_the_logs_in_each_step(monkeypatch: pytest.
     node = LoneNode()
     create(node, "t", 25)
     node.run()
-    logs = node.broker.logs
+    logs = node.broker.logs.online[0]
     monkeypatch.setattr(log_manager, "_LOOKED_AT_ONCE", 10)
     looked: list[TopicPartition] = []
     monkeypatch.setattr(log_manager, "delete_old_segments", lambda log, now_ms: looked.append(log.topic_partition) or 0)

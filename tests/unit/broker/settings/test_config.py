@@ -123,7 +123,7 @@ def test_a_listener_without_a_host_is_bound_to_every_address_and_advertised_unde
         ),
         ({"controller.quorum.voters": "9" * 5000 + "@h:9093"}, "99', but must be a whole number of at least 0 and at"),
         ({"controller.quorum.voters": "1@h"}, "controller.quorum.voters: 'h' is no host:port"),
-        ({"log.dirs": "/a,/b"}, "log.dirs is '/a,/b', but must be one directory"),
+        ({"log.dirs": "/a,/b/,/b"}, "log.dirs names /b twice, but each directory must be there once"),
         ({"auto.create.topics.enable": "yes"}, "auto.create.topics.enable is 'yes', but must be true or false"),
         ({"replica.fetch.wait.max.ms": "40000"}, "must be at least replica.fetch.wait.max.ms, which is 40000"),
         (

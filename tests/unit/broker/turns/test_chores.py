@@ -76,7 +76,7 @@ def test_no_chore_walks_over_all_partitions_in_one_step() -> None:
     node = LoneNode()
     create(node, "t", 60)
     node.run()
-    replicas, logs = node.broker.replicas, node.broker.logs
+    replicas, logs = node.broker.replicas, node.broker.logs.online[0]
     for chore in (
         replicas._shrink_isrs(node.now),
         replicas._forget_producers(node.now),
@@ -90,7 +90,7 @@ def test_a_partition_that_goes_while_a_chore_pauses_does_not_disturb_it() -> Non
     node = LoneNode()
     create(node, "t", 3)
     node.run()
-    replicas, logs = node.broker.replicas, node.broker.logs
+    replicas, logs = node.broker.replicas, node.broker.logs.online[0]
     chores = [replicas._shrink_isrs(node.now), replicas._forget_producers(node.now), logs.compact(), logs.flush_old()]
     chores.append(logs.checkpoint())
     for chore in chores:
