@@ -133,7 +133,7 @@ class SimulatedCluster:
             self._report,
             tuple if whole.omitted == NOTHING else partial(strikes_of, SimulatedCluster, seed, whole),
         )
-        self.faults.format_with(self._format)
+        self.faults.format_with(self._format, self._dice)
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
         self._maker: TopicMaker

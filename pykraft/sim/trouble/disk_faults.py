@@ -5,6 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.sim.trouble.disks import DiskKnobs
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.workloads.workload import TOPIC
@@ -34,12 +35,14 @@ class DiskFaults(Faults):
         self._copies: dict[int, list[MemoryFileSystem]] = {}
         self._damaged: dict[int, list[str]] = {}
         """By node: the folders with rotten bytes."""
-        self._again: Callable[[SimulatedNode], None] | None = None
+        self._again: Callable[[SimulatedNode], None]
         self._skew_ms = {key: machine.clock_skew_ms for key, machine in self._nodes.items()}
 
-    def format_with(self, format_again: Callable[[SimulatedNode], None]) -> None:
-        """`format_again` makes the directories of a node on its new disk."""
-        self._again = format_again
+    def format_with(
+        self, format_again: Callable[[SimulatedNode, VoterSet | None, Random], None], dice: Callable[[str], Random]
+    ) -> None:
+        """`format_again` makes the directories of a node on its new disk; a directory's id is drawn."""
+        self._again = lambda machine: format_again(machine, NO_VOTERS, dice(f"disk {machine.name} {machine.life}"))
 
     @property
     def _disks(self) -> DiskKnobs:
@@ -149,7 +152,6 @@ class DiskFaults(Faults):
         machine.filesystem = MemoryFileSystem() if is_wiped else self._random.choice(copies).copy()
         self._copies.pop(machine.node_id, None)
         if is_wiped:
-            assert self._again is not None
             self._again(machine)
 
     def _forgive_when_back(self, machine: SimulatedNode) -> None:
