@@ -22,6 +22,7 @@ PARTS = {
     "voters": "what holds of a voter that comes or goes",
     "snapshot": "snapshots of the metadata",
     "feature level": "levels, and the records that they allow",
+    "disk": "what rots, is full, or is another disk; and a clock that is set",
     "setting": "settings that change: from when on they hold, and where",
     "fetch session": "incremental fetches",
     "client": "what a client takes for its answer",

@@ -28,7 +28,7 @@ from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.storage.log import UnifiedLog
 
-_REMEMBERED_MS = 10_000
+_REMEMBERED_MS = 2_000
 """A silence that long ago may still be why a broker is fenced: the record takes its time to be committed."""
 _FOREVER = 1 << 60
 _LATE_MS = 6_000
@@ -55,7 +55,7 @@ class DiskLaws:
         newest_image: Callable[[], MetadataImage | None],
         now: Callable[[], int],
     ) -> None:
-        self._history_of, self._newest_image = history_of, newest_image
+        self._nodes, self._history_of, self._newest_image = nodes, history_of, newest_image
         self.replaced: set[int] = set()
         """Nodes that have begun again on another disk."""
         self._sessions = _Sessions(nodes, now)
@@ -73,6 +73,8 @@ class DiskLaws:
             self._deleted.look(machine, node.broker)
             if machine.node_id in self.replaced:
                 self._check_in_sync(machine.node_id, node.broker)
+            if self.replaced:
+                self._check_joining(machine.node_id, node.broker)
 
     def note_end(self, machine: SimulatedNode) -> None:
         """A life of this node is over."""
@@ -99,6 +101,20 @@ class DiskLaws:
                 raise Violation(
                     f"node {node_id} has another disk, where {place} ends at {partition.log.log_end_offset}; it is in "
                     f"the ISR {sorted(decided.isr)}, and {history.log.end} is committed"
+                )
+
+    def _check_joining(self, leader_id: int, leader: Broker) -> None:
+        """What this leader asks the controller to take in."""
+        for place, partition in leader.replicas.partitions.items():
+            joining = partition.isr_state.wanted - partition.isr_state.isr if partition.is_leader else ()
+            for node_id in self.replaced.intersection(joining):
+                node = self._nodes[node_id].node
+                held = None if node is None or node.broker is None else node.broker.replicas.partitions.get(place)
+                end = None if held is None else held.log.log_end_offset
+                require(
+                    end is None or end >= partition.log.high_watermark,
+                    f"node {leader_id} takes node {node_id} into the ISR of {place}, which ends at {end} on its other "
+                    f"disk; {partition.log.high_watermark} is committed",
                 )
 
 

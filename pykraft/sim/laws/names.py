@@ -204,6 +204,7 @@ SITES = {
     "ChecksummedLog.check_matching": "Damage Is Found",
     "check_start": "Damage Is Found",
     "DiskLaws._check_offline": "A Failed Directory Is Offline",
+    "DiskLaws._check_joining": "A Replaced Disk Is Not in Sync",
     "DiskLaws._check_in_sync": "A Replaced Disk Is Not in Sync",
     "_Sessions.check_fenced": "Clocks May Be Set",
     "_DeletedFiles.look": "Clocks May Be Set",

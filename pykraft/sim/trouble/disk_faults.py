@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet
+from pykraft.records.batch import HEADER_BYTES
 from pykraft.sim.trouble.disks import DiskKnobs
 from pykraft.sim.trouble.faults import Faults
 from pykraft.sim.workloads.workload import TOPIC
@@ -19,6 +20,8 @@ from pykraft.storage.segment_files import LOG_SUFFIX
 _CLEAN = f"/data/{CLEAN_SHUTDOWN}"
 _LOOK_US = 100 * US_PER_MS
 _KEPT_COPIES = 3
+_SECOND_COPIES_MS = 3_000
+"""A replica that has lost its folders is back, and copies them, within this time."""
 _LENGTH, _MAGIC, _CHECKSUM = 8, 16, 17
 _LAST_OFFSET_DELTA = range(23, 27)
 """Places in the header of a batch."""
@@ -122,12 +125,6 @@ class DiskFaults(Faults):
         return [machine for machine in self._nodes.values() if not machine.config.is_controller]
 
     def _old_disk(self) -> None:
-        if self._has_elr:
-            if not self._watcher.lossy and self._up:
-                victim = self._random.choice(self._lone_brokers)
-                self._replace_disk(victim)
-                self._forgive_when_back(victim)
-            return
         self._make_calm()
 
         def strike() -> None:
@@ -189,10 +186,12 @@ class DiskFaults(Faults):
             self._resume()
             return
         self._damage(victim)
-        if self._random.random() < self._disks.second:
+        has_second = self._random.random() < self._disks.second
+        if has_second:
             others = [machine for machine in self._up if machine is not victim and _closed_segments(machine)]
             self._lose_folders(self._random.choice(others or [victim]))
-        self._await_repair(victim, lambda: self._await(self._one_may_lose_power, self._resume))
+        longer_ms = _SECOND_COPIES_MS if has_second else 0
+        self._await_repair(victim, lambda: self._await(self._one_may_lose_power, self._resume), longer_ms)
 
     def _damage(self, machine: SimulatedNode) -> None:
         """One byte in some batches of its closed segments."""
@@ -206,10 +205,10 @@ class DiskFaults(Faults):
         folders = {path.rpartition("/")[0] for path in segments if machine.filesystem.rotten(path)}
         self._damaged[machine.node_id] = sorted(folders)
 
-    def _await_repair(self, machine: SimulatedNode, then: Callable[[], None]) -> None:
+    def _await_repair(self, machine: SimulatedNode, then: Callable[[], None], longer_ms: int = 0) -> None:
         """The damage stays for a while, and the broker may start again with it; then it is taken away."""
-        for_ms = self._random.randint(*self._disks.damaged_for_ms)
-        if self._random.random() < 0.5:
+        for_ms = self._random.randint(*self._disks.damaged_for_ms) + longer_ms
+        if not longer_ms and self._random.random() < 0.5:
             self._scheduler.after(for_ms * US_PER_MS // 3, lambda: self._end_somehow(machine))
 
         def repair() -> None:
@@ -247,6 +246,7 @@ class DiskFaults(Faults):
         if machine.is_up and machine.node_id not in self._damaged:
             machine.crash()
             self._remove(machine, folders)
+            self._start_later(machine, 0)
 
     @staticmethod
     def _remove(machine: SimulatedNode, folders: list[str]) -> None:
@@ -281,7 +281,8 @@ def _damage_of(disk: MemoryFileSystem, path: str, random: Random) -> dict[int, i
     places = [at for at in file.headers()]
     bits = {}
     for at in random.sample(places, min(len(places), random.choice((1, 1, 2)))):
-        inside = random.choice((_CHECKSUM, 21, 57, at.header.size - 1, random.randrange(_CHECKSUM, at.header.size)))
+        of_records = random.randrange(HEADER_BYTES, at.header.size)
+        inside = random.choice((_CHECKSUM, random.randrange(_CHECKSUM, HEADER_BYTES), of_records, of_records))
         place = random.choice((_LENGTH + 2, _MAGIC)) if random.random() < 0.15 else inside
         if place not in _LAST_OFFSET_DELTA:
             bits[at.position + place] = 1 << random.randrange(8)

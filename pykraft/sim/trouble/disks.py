@@ -12,8 +12,9 @@ and the number of a batch's last record are looked at before a checksum is, or h
 
 *Another disk.* A broker begins again on a copy of its disk from some time ago, or on an empty one, under its id. It may
 lack what it has acknowledged. So this is a loss of power that loses more (`trouble.faults`): nothing is promised if it
-was the last of an ISR. Otherwise nothing is lost as long as another member of each of its ISRs stays; until it is back in
-them nothing else befalls the brokers. Where there is an ELR they may be struck meanwhile, but no second disk.
+was the last of an ISR. Otherwise nothing is lost as long as another member of each of its ISRs stays; so until it is
+back in them nothing else befalls the brokers. (With an ELR, too: a broker that crashes leaves the ELR when it begins
+again, and the one with the empty disk would be the last that was known to lead.)
 
 Only brokers that are no controllers lose what they know of the metadata: a voter on another disk has another directory
 id, and that is a matter of voters (`trouble.wiped_disks`).
