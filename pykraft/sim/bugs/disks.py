@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from pykraft.broker.replication.follower_state import FollowerState
-from pykraft.broker.replication.partition import Partition
+from pykraft.broker.replication.partition import IsrChange, IsrProposal, Partition
 from pykraft.client.consuming.fetcher import _Fetched
 from pykraft.common.errors import CorruptRecordError
 from pykraft.controller.controller import QuorumController
@@ -128,11 +128,16 @@ def a_file_that_goes_by_the_wall_clock() -> None:
 
 
 @bug
-def an_end_of_a_follower_that_never_goes_back() -> None:
-    """A leader believes that a follower still has what it once had, also in another process on another disk."""
-    record = FollowerState.record_fetch
+def an_empty_follower_that_is_taken_into_the_isr() -> None:
+    """A leader takes a follower that begins with an empty log into the ISR at once."""
+    propose = Partition.propose_expansion
 
-    def record_the_most(self: FollowerState, fetch_offset: int, *arguments: Any) -> None:
-        record(self, max(fetch_offset, self.end_offset), *arguments)
+    def propose_empty(self: Partition, replica: int) -> IsrProposal | None:
+        follower = self.followers.get(replica)
+        is_empty = follower is not None and follower.end_offset == 0 and self._may_join(follower)
+        if is_empty and not self.isr_state.is_in_flight and replica not in self.isr_state.isr:
+            wanted = self.isr_state.isr | {replica}
+            return self._propose(replace(self.isr_state, change=IsrChange.EXPANDING, wanted=wanted))
+        return propose(self, replica)
 
-    put(FollowerState, "record_fetch", record_the_most)
+    put(Partition, "propose_expansion", propose_empty)

@@ -124,10 +124,10 @@ class DiskLaws:
 def _on_boot(machine: SimulatedNode) -> Callable[[], None]:
     def look() -> None:
         node, disk = machine.node, machine.filesystem
-        if disk.is_rotten and node is not None and node.broker is not None:
-            if node.broker.logs.previous_broker_epoch < 0:
-                for log in node.broker.logs.logs.values():
-                    check_start(machine.node_id, log, disk.rotten)
+        broker = None if node is None or not disk.is_rotten else node.broker
+        if broker is not None and broker.logs.previous_broker_epoch < 0:
+            for log in broker.logs.logs.values():
+                check_start(machine.node_id, log, disk.rotten)
 
     return look
 

@@ -74,8 +74,8 @@ LAWS = {
     "Unclean Elections Are Allowed": "a replica that may lack records leads only where a setting allows it then",
     "Levels Are Supported": "no feature has a level that a registered broker does not support",
     # --- of disks and clocks
-    "Damage Is Found": "bytes that rot fail a checksum: no replica appends them, and no start after a crash trusts them "
-    "where it was not known to be synced",
+    "Damage Is Found": "bytes that rot fail a checksum: no replica appends them, and after a crash no start trusts "
+    "them where they were not known to be synced",
     "A Failed Directory Is Offline": "a process whose only log directory has failed at a write does nothing more",
     "A Replaced Disk Is Not in Sync": "a broker on another disk is in an ISR only with everything that is committed",
     "Clocks May Be Set": "what waits for a time waits by a clock that only goes on, whatever the wall clock says",

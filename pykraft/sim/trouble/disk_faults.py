@@ -278,7 +278,7 @@ def _leads(machine: SimulatedNode) -> bool:
 def _damage_of(disk: MemoryFileSystem, path: str, random: Random) -> dict[int, int]:
     """A byte of one or two batches of this file, and which of its bits are inverted."""
     file = FileRecords(disk.open(path))
-    places = [at for at in file.headers()]
+    places = list(file.headers())
     bits = {}
     for at in random.sample(places, min(len(places), random.choice((1, 1, 2)))):
         of_records = random.randrange(HEADER_BYTES, at.header.size)

@@ -1,5 +1,5 @@
-"""Trouble with disks and clocks: bytes that rot, disks that are full, that are older than they were or empty, and clocks
-that differ and are set.
+"""Trouble with disks and clocks: bytes that rot, disks that are full, or are older or empty ones, and clocks that are
+set.
 
 *Bit rot.* In closed segments of one broker bytes are read as others than were written. Kafka looks at the checksum of a
 batch when a consumer gets it, when a follower is about to append it, and when a start after a crash reads what was not

@@ -30,7 +30,13 @@ class Rereader:
     """A consumer that begins again at the start. It is a RequestManager."""
 
     def __init__(
-        self, settings: dict[str, object], servers: str, partitions: int, again_ms: int, watcher: Watcher, random: Random
+        self,
+        settings: dict[str, object],
+        servers: str,
+        partitions: int,
+        again_ms: int,
+        watcher: Watcher,
+        random: Random,
     ) -> None:
         said = {**settings, "bootstrap.servers": servers, "auto.offset.reset": "earliest"}
         self._core = ConsumerCore(client_config(CONSUMER_CONFIG, said), random)

@@ -24,9 +24,9 @@ bytes and all entries stay, for the kernel has them.
 
 What an open file needs is its inode, not its name: it works on when its name changes or goes.
 
-*Bit rot* (`rot`): bytes of a file read as others than were written. The file keeps what was written beside it, and shows
-the damage only while `shows_rot`: a node meets it, and a law that looks at the same file does not. A disk can be copied
-(`copy`), so that an older one can be put in its place.
+*Bit rot* (`rot`): bytes of a file read as others than were written. The file keeps what was written beside it, and
+shows the damage only while `shows_rot`: a node meets it, and a law that looks at the same file does not. A disk can be
+copied (`copy`), so that an older one can be put in its place.
 
 For tests the changing operations are counted (`operations`), and one of those to come can be made to fail
 (`fail_after`), or to be the one before which or within which the machine stops (`crash_after`).
@@ -370,7 +370,7 @@ class MemoryFileSystem:
             node = node.durable.get(name) if isinstance(node, _Directory) else None
         return node.synced if isinstance(node, _Inode) else 0
 
-    # --- damage, and other disks ---------------------------------------------------------------------------------------
+    # --- damage, and other disks --------------------------------------------------------------------------------------
 
     def fill_up(self, left_bytes: int) -> None:
         """Only this much more can be written."""

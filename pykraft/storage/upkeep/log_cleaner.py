@@ -249,9 +249,7 @@ class LogCleaner:
         metrics.gauge(kind, "uncleanable-partitions-count", lambda: len(self.uncleanable), LOG, **here)
         metrics.gauge(kind, "uncleanable-bytes", self._uncleanable_bytes, LOG, **here)
         metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio()), LOG)
-        metrics.gauge(
-            "LogCleanerManager", "time-since-last-run-ms", lambda: self._ms_since(self._looked_us), LOG
-        )
+        metrics.gauge("LogCleanerManager", "time-since-last-run-ms", lambda: self._ms_since(self._looked_us), LOG)
         metrics.gauge("LogCleaner", "cleaner-recopy-percent", lambda: self._of_last(_recopied_percent), LOG)
         metrics.gauge("LogCleaner", "max-buffer-utilization-percent", lambda: self._of_last(_used_percent), LOG)
         metrics.gauge("LogCleaner", "max-clean-time-secs", lambda: self._last_pass_ms / 1000, LOG)

@@ -1,4 +1,4 @@
-"""A follower whose disk has rotted: what it has that is committed it does not give away, for it may be the next leader."""
+"""A follower whose disk has rotted keeps what is committed: it may be the next leader."""
 
 from __future__ import annotations
 
