@@ -1,5 +1,5 @@
-"""Histories in which bytes rot, disks are full or older ones, and clocks are set: no law is broken, and each bug that is
-planted breaks one."""
+"""Histories in which bytes rot, disks are full or older ones, and clocks are set: no law is broken, and each planted
+bug breaks one."""
 
 from __future__ import annotations
 

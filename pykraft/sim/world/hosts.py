@@ -284,6 +284,9 @@ class SimulatedBackground:
 class SimulatedNode(Machine):
     """A node, its disk, and its lives."""
 
+    ends_without_room = 0
+    """How many of its processes have ended because the disk was full."""
+
     def __init__(
         self,
         config: NodeConfig,
@@ -331,8 +334,6 @@ class SimulatedNode(Machine):
         self.is_stopping = False
         self.is_kept_down = False
         """The script has ended it, and only the script starts it again."""
-        self.ends_without_room = 0
-        """How many of its processes have ended because the disk was full."""
         self.disk_failed = False
         """Or it will, at one of its next changes; in the next life, if this one ends in order before."""
         self.power_will_fail = False
