@@ -266,7 +266,8 @@ def finish(steps: Steps[T]) -> T:
 
 
 class Clock(Protocol):
-    """The time of day, for what is written into records and files, and a stopwatch; neither is for deadlines."""
+    """The time of day, for what is written into records and files, and a stopwatch. The time of day may be set, by
+    hours and backwards: what waits for a duration goes by the stopwatch, or by the `now` of each turn."""
 
     def time_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""

@@ -47,7 +47,7 @@ from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
 from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
-from pykraft.sim.trouble.faults import Faults
+from pykraft.sim.trouble.disk_faults import DiskFaults
 from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, draw, leave_out
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
@@ -123,7 +123,7 @@ class SimulatedCluster:
         about = self.knobs.security, self.knobs.brokers, self.scheduler, self.network
         self.security = ClusterSecurity(*about, self._dice, self._report)
         self._make_nodes()
-        self.faults = Faults(
+        self.faults = DiskFaults(
             self.knobs,
             self.nodes,
             self.scheduler,
@@ -133,6 +133,7 @@ class SimulatedCluster:
             self._report,
             tuple if whole.omitted == NOTHING else partial(strikes_of, SimulatedCluster, seed, whole),
         )
+        self.faults.format_with(self._format, self._dice)
         self._writers: list[Writer] = []
         self._readers: list[Reader] = []
         self._maker: TopicMaker

@@ -65,6 +65,12 @@ WORDS = {
     "levels_changed": ("change of a feature's level acknowledged", "changes of features' levels acknowledged"),
     "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
     "minutes_slept": ("minute slept by all machines", "minutes slept by all machines"),
+    "disks_rotten": ("disk with rotten bytes", "disks with rotten bytes"),
+    "damage_met": ("damaged batch found by its checksum", "damaged batches found by their checksums"),
+    "disks_filled": ("disk filled", "disks filled"),
+    "processes_without_room": ("process ended by a full disk", "processes ended by a full disk"),
+    "disks_replaced": ("broker's disk replaced", "brokers' disks replaced"),
+    "clock_jumps": ("clock set", "clocks set"),
     "foreign_answers": ("answer to a stranger", "answers to strangers"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""

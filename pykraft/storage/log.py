@@ -455,6 +455,12 @@ class UnifiedLog:
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self._after_truncation()
 
+    def damage_below(self, offset: int) -> int | None:
+        """Up to where a truncation to `offset` could read the log, if that is less; what follows would go, too."""
+        if offset >= self.log_end_offset or offset < self._segments.base_offsets[0]:
+            return None
+        return self._segments.since(offset)[0].damage_below(offset)
+
     def truncate_fully(self, offset: int) -> None:
         """Drop everything; the log begins again, empty, at `offset`."""
         self.truncations += 1

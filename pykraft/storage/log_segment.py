@@ -429,6 +429,21 @@ class LogSegment:
             pass
         return end, following
 
+    def damage_below(self, offset: int) -> int | None:
+        """Up to which offset the headers of the batches can be read, if that is below `offset`; None if they all can.
+        What compaction has left out is no damage."""
+        following = self.base_offset
+        try:
+            for at in self.records.headers():
+                if at.header.base_offset >= offset:
+                    return None
+                if not self.continues(following, at.header):
+                    return following
+                following = at.header.next_offset
+        except CorruptRecordError:
+            return following
+        return None
+
     # --- closing ------------------------------------------------------------------------------------------------------
 
     def on_become_inactive(self) -> None:

@@ -44,14 +44,20 @@ class ManualClock:
     """It is as late as the test says."""
 
     def __init__(self, now_ms: int = NOW_MS) -> None:
-        self.now_ms = now_ms
+        self.now_ms = self._begin_ms = now_ms
         self.now_us = 0
+        """What the stopwatch shows beyond the milliseconds that have passed."""
+
+    def set_by(self, by_ms: int) -> None:
+        """The wall clock is set. The stopwatch goes on as before."""
+        self.now_ms += by_ms
+        self._begin_ms += by_ms
 
     def time_ms(self) -> int:
         return self.now_ms
 
     def elapsed_us(self) -> int:
-        return self.now_us
+        return self.now_us + (self.now_ms - self._begin_ms) * 1000
 
 
 class CountedSlice:

@@ -30,7 +30,7 @@ from pykraft.broker.replication.replication_quotas import ReplicationQuotas
 from pykraft.broker.replication.topic_metrics import BrokerTopicMetrics
 from pykraft.broker.settings import config as keys
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.trace import Tracer
@@ -303,6 +303,10 @@ class ReplicaFetcher:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader says that the logs part, and not where")
         ours = log.end_offset_for(leaders_end.epoch)
         agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
+        damage = log.damage_below(agreed)
+        if damage is not None and damage < log.high_watermark:
+            # This replica may still be elected: it keeps what is committed, and falls out of the ISR, as Kafka's does.
+            raise CorruptRecordError(f"{log} cannot be truncated to {agreed}: what is committed there is damaged")
         before = log.log_end_offset
         log.truncate_to(agreed)
         self._trace("truncate", partition=partition.name, before=before, end=log.log_end_offset)

@@ -73,6 +73,12 @@ LAWS = {
     "Enough Replicas": "an append is acknowledged when as many logs as demanded have it, and refused for too few",
     "Unclean Elections Are Allowed": "a replica that may lack records leads only where a setting allows it then",
     "Levels Are Supported": "no feature has a level that a registered broker does not support",
+    # --- of disks and clocks
+    "Damage Is Found": "bytes that rot fail a checksum: no replica appends them, and after a crash no start trusts "
+    "them where they were not known to be synced",
+    "A Failed Directory Is Offline": "a process whose only log directory has failed at a write does nothing more",
+    "A Replaced Disk Is Not in Sync": "a broker on another disk is in an ISR only with everything that is committed",
+    "Clocks May Be Set": "what waits for a time waits by a clock that only goes on, whatever the wall clock says",
     # --- of limits and rights
     "Quotas": "no client gets more bytes than its quota, and none is throttled for what another one used",
     "Rules of Access": "all nodes have the same rules, and allow by them what a look at each rule allows",
@@ -195,6 +201,14 @@ SITES = {
     "Ledger.check_total": "The Bank's Total",
     "TransactionalHistory.observe": "Markers",
     "TransactionalHistory._check_marker": "Markers",
+    "ChecksummedLog.check_matching": "Damage Is Found",
+    "check_start": "Damage Is Found",
+    "DiskLaws._check_offline": "A Failed Directory Is Offline",
+    "DiskLaws._check_joining": "A Replaced Disk Is Not in Sync",
+    "DiskLaws._check_in_sync": "A Replaced Disk Is Not in Sync",
+    "_Sessions.check_fenced": "Clocks May Be Set",
+    "_DeletedFiles.look": "Clocks May Be Set",
+    "Rereader._read": "Consumers See What Is Committed",
     "QuotaLaws.see": "Quotas",
     "QuotaLaws._check_written": "Quotas",
     "QuotaLaws._check_throttled": "Quotas",

@@ -77,6 +77,16 @@ class Progress:
     """Because too few replicas were in sync."""
     minutes_slept: int = 0
     """While all machines were suspended."""
+    disks_rotten: int = 0
+    """Of brokers."""
+    damage_met: int = 0
+    """Batches that failed their checksum when a consumer got them, or a follower."""
+    disks_filled: int = 0
+    processes_without_room: int = 0
+    """That have ended because a disk was full."""
+    disks_replaced: int = 0
+    """By older ones, or by empty ones: of brokers."""
+    clock_jumps: int = 0
     foreign_answers: int = 0
     """Requests of strangers that were answered."""
     events: int = 0

@@ -22,6 +22,7 @@ from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, ReplicaKey, Top
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
+from pykraft.sim.laws.disk_laws import ChecksummedLog, DiskLaws
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.foreign_laws import foreign_history
 from pykraft.sim.laws.group_laws import InternalHistory, LoggedGroupLaws
@@ -87,6 +88,8 @@ class Watcher:
         """None where no log is shortened or compacted."""
         self.settings: SettingLaws | None = None
         """None where no settings change."""
+        self.disks: DiskLaws | None = None
+        """None where no disk or clock goes wrong."""
         self.more_looks: list[Callable[[SimulatedNode], None]] = []
         """Laws that look at each node on which something has happened."""
         self._is_ending = False
@@ -120,6 +123,8 @@ class Watcher:
         history = self.partitions.get(key)
         if history is None:
             history = self.partitions[key] = self._new_history(key)
+            if self.disks is not None and type(history.log) is CommittedLog:
+                history.log = ChecksummedLog(history.name)
             history.is_lost = history.is_deleted = key.topic_id in self._deleted
         return history
 
@@ -152,6 +157,11 @@ class Watcher:
         """From now on settings may change."""
         self.settings = SettingLaws(self._nodes, self._election.leaders)
         self.more_looks.append(self.settings.look)
+
+    def watch_disks(self, now: Callable[[], int]) -> None:
+        """From now on disks and clocks may go wrong."""
+        self.disks = DiskLaws(self._nodes, self.history_of, self.newest_image, now)
+        self.more_looks.append(self.disks.look)
 
     def watch_reassignments(self) -> None:
         """From now on partitions may be moved."""
@@ -343,14 +353,17 @@ class Watcher:
             self.coordinators.look_for_the_last_time(machine.node_id)
             self.transaction_coordinators.look_for_the_last_time(machine.node_id)
 
-    def forget_disk(self, machine: SimulatedNode, key: ReplicaKey) -> None:
-        """This controller's disk is gone, and another one in its place: the node need not have again what it had."""
+    def forget_disk(self, machine: SimulatedNode, key: ReplicaKey | None = None) -> None:
+        """The disk is gone, and another one in its place: the node need not have again what it had. A controller's has
+        this key."""
         seen = self._seen.pop(machine.node_id, None)
         epoch = self._election.forget(machine.node_id)
-        if self.voters is not None:
+        if self.disks is not None:
+            self.disks.replaced.add(machine.node_id)
+        if self.voters is not None and key is not None:
             self.voters.forget_disk(key, epoch)
             self.progress.disks_wiped += 1
-        if seen is not None:
+        if seen is not None and key is not None:
             self.majority.lost[key] = seen
 
     def _look_at_quorum(self, machine: SimulatedNode, node: Node, seen: _Seen) -> None:

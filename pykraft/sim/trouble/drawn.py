@@ -15,6 +15,9 @@ class Drawn(Protocol):
     def brokers(self) -> int: ...
 
     @property
+    def controllers(self) -> int: ...
+
+    @property
     def partitions(self) -> int: ...
 
     @property

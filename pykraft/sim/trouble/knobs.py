@@ -22,6 +22,7 @@ from pykraft.sim.trouble.clients import (
     group_faults,
     producer_settings,
 )
+from pykraft.sim.trouble.disks import DISK_SEEDS, DiskKnobs, draw_disks
 from pykraft.sim.trouble.elections import (
     ElectionKnobs,
     draw_elections,
@@ -164,6 +165,7 @@ class Knobs:
     swarm: tuple[str, ...] = ()
     """Of a swarm: the danger that it aims at, or its workload and its kinds of trouble."""
     foreign: ForeignKnobs | None = None
+    disks: DiskKnobs | None = None
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -180,6 +182,9 @@ def draw(seed: int) -> Knobs:
     if seed in LONG_TIME_SEEDS:
         long_times: Knobs = draw_long_times(seed, _draw_whole)
         return long_times
+    if seed in DISK_SEEDS:
+        disks: Knobs = draw_disks(seed, _draw_whole)
+        return disks
     return _draw_whole(seed)
 
 

@@ -14,6 +14,7 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.settings import SettingKnobs
+from pykraft.sim.workloads.disk_workload import DiskWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.setting_workload import SettingWorkload, age
 from pykraft.sim.world.hosts import SimulatedNode
@@ -59,6 +60,9 @@ def make_rooms(site: Site) -> list[Room]:
         rooms.append(_moving_logs(site, moving))
     if (settings := site.knobs.settings) is not None:
         rooms.append(_settings(site, settings))
+    if site.knobs.disks is not None:
+        site.watcher.watch_disks(lambda: site.scheduler.now)
+        rooms.append(DiskWorkload(site.knobs, site.knobs.disks, site.servers, site.watcher, site.dice))
     return rooms
 
 

@@ -21,11 +21,12 @@ from pykraft.client.config import (
     client_config,
 )
 from pykraft.client.consuming.consumer import ConsumerCore
+from pykraft.client.consuming.fetcher import FetchedRecord
 from pykraft.client.metadata import ClusterMetadata
 from pykraft.client.producing.accumulator import RecordMetadata
 from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Poll, merge
-from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.quotas.entities import PRODUCER_BYTE_RATE
 from pykraft.common.types import TopicPartition
 from pykraft.sim.laws.watcher import Watcher
@@ -167,6 +168,17 @@ class Writer:
             self._numbers[partition] += 1
 
 
+def take_whole(core: ConsumerCore, watcher: Watcher) -> list[FetchedRecord]:
+    """What a consumer has fetched. Where bytes may rot, a batch that fails its checksum is one to ask for again."""
+    try:
+        return core.take(_TAKE)
+    except CorruptRecordError:
+        if watcher.disks is None:
+            raise
+        watcher.progress.damage_met += 1
+        return []
+
+
 class Reader:
     """A consumer that reads all partitions from their beginning. It is a RequestManager."""
 
@@ -191,7 +203,7 @@ class Reader:
     def poll(self, now: int) -> Poll:
         deadline = FOREVER
         if now >= self._next_at:
-            for fetched in self._core.take(_TAKE):
+            for fetched in take_whole(self._core, self._watcher):
                 key, record = fetched.topic_partition, fetched.record
                 expected = self.positions[key]
                 if record.offset != expected and not self._watcher.history(key).is_lost:

@@ -24,6 +24,10 @@ bytes and all entries stay, for the kernel has them.
 
 What an open file needs is its inode, not its name: it works on when its name changes or goes.
 
+*Bit rot* (`rot`): bytes of a file read as others than were written. The file keeps what was written beside it, and
+shows the damage only while `shows_rot`: a node meets it, and a law that looks at the same file does not. A disk can be
+copied (`copy`), so that an older one can be put in its place.
+
 For tests the changing operations are counted (`operations`), and one of those to come can be made to fail
 (`fail_after`), or to be the one before which or within which the machine stops (`crash_after`).
 
@@ -33,6 +37,8 @@ therefore missed by no crash here; those that must not be missed are planted bug
 """
 
 import errno
+from collections.abc import Mapping
+from copy import deepcopy
 from random import Random
 
 from pykraft.common.core import FileRegion
@@ -52,7 +58,7 @@ class Crash(BaseException):
 class _Inode:
     """A file without its name."""
 
-    __slots__ = ("before_cut", "data", "synced")
+    __slots__ = ("before_cut", "data", "rotten", "synced")
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -60,6 +66,17 @@ class _Inode:
         """So many of the first bytes are on the disk, if the truncations are."""
         self.before_cut: bytes | None = None
         """What was on the disk before the first truncation that was not synced."""
+        self.rotten: dict[int, int] = {}
+        """By position: the bits of a byte that are read inverted."""
+
+    def read(self, start: int, end: int, shows_rot: bool) -> bytes:
+        if not (self.rotten and shows_rot):
+            return bytes(memoryview(self.data)[start:end])
+        found = bytearray(memoryview(self.data)[start:end])
+        for position, bits in self.rotten.items():
+            if start <= position < start + len(found):
+                found[position - start] ^= bits
+        return bytes(found)
 
     def cut(self, size: int) -> None:
         if size < self.synced:
@@ -67,6 +84,7 @@ class _Inode:
                 self.before_cut = bytes(memoryview(self.data)[: self.synced])
             self.synced = size
         del self.data[size:]
+        self.rotten = {position: bits for position, bits in self.rotten.items() if position < size}
 
     def sync(self) -> None:
         self.synced = len(self.data)
@@ -78,6 +96,7 @@ class _Inode:
             self.data = bytearray(self.before_cut)
         elif self.synced < len(self.data):
             self._tear(random)
+        self.rotten = {position: bits for position, bits in self.rotten.items() if position < len(self.data)}
         self.sync()
 
     def _tear(self, random: Random) -> None:
@@ -161,7 +180,7 @@ class MemoryFile:
 
     def read(self, position: int, length: int) -> bytes:
         self._check()
-        return bytes(memoryview(self._inode.data)[position : position + length])
+        return self._inode.read(position, position + length, self._filesystem.shows_rot)
 
     def truncate(self, size: int) -> None:
         self._check()
@@ -226,6 +245,10 @@ class MemoryFileSystem:
         """A write beyond this many bytes finds the disk full."""
         self.failed_folders: set[str] = set()
         """What is asked of a file below one of these fails: a disk of its own, which has broken."""
+        self.refusals = 0
+        """How many writes of this process found it full."""
+        self.is_rotten = self.shows_rot = False
+        """Whether some of its bytes are rotten, and whether they are read so."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +270,8 @@ class MemoryFileSystem:
         return len(self._inode(path).data)
 
     def read(self, path: str) -> bytes:
-        return bytes(self._inode(path).data)
+        inode = self._inode(path)
+        return inode.read(0, len(inode.data), self.shows_rot)
 
     def write(self, path: str, data: Data, mode: int = 0o644) -> None:
         directory, name = self._parent(path)
@@ -330,6 +354,7 @@ class MemoryFileSystem:
     def crash_process(self) -> None:
         """The process ends: open files die, locks are released, every byte stays."""
         self.life += 1
+        self.refusals = 0
         self._locks.clear()
         self.spare()
 
@@ -348,6 +373,31 @@ class MemoryFileSystem:
         for name in _parts(path):
             node = node.durable.get(name) if isinstance(node, _Directory) else None
         return node.synced if isinstance(node, _Inode) else 0
+
+    # --- damage, and other disks --------------------------------------------------------------------------------------
+
+    def fill_up(self, left_bytes: int) -> None:
+        """Only this much more can be written."""
+        self.capacity_bytes = self._root.size_bytes + left_bytes
+
+    def make_room(self) -> None:
+        self.capacity_bytes = _CAPACITY_BYTES
+
+    def rot(self, path: str, bits: Mapping[int, int]) -> None:
+        """At these positions of a file these bits are inverted from now on."""
+        self._inode(path).rotten.update(bits)
+        self.is_rotten = True
+
+    def rotten(self, path: str) -> tuple[int, ...]:
+        """The rotten positions that a file still has."""
+        return tuple(self._inode(path).rotten)
+
+    def copy(self) -> "MemoryFileSystem":
+        """Another disk with all that is on this one now; no process uses it."""
+        other = MemoryFileSystem()
+        other._root, other.is_rotten = deepcopy(self._root), self.is_rotten
+        other.sync_all()
+        return other
 
     # --- planned faults -----------------------------------------------------------------------------------------------
 
@@ -381,6 +431,7 @@ class MemoryFileSystem:
             raise error
         is_limited = data and self.capacity_bytes < _CAPACITY_BYTES
         if is_limited and self._root.size_bytes + len(data) > self.capacity_bytes:
+            self.refusals += 1
             raise OSError(errno.ENOSPC, "no space is left on the disk")
         self.operations += 1
 

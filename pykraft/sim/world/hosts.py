@@ -284,6 +284,9 @@ class SimulatedBackground:
 class SimulatedNode(Machine):
     """A node, its disk, and its lives."""
 
+    ends_without_room = 0
+    """How many of its processes have ended because the disk was full."""
+
     def __init__(
         self,
         config: NodeConfig,
@@ -304,7 +307,8 @@ class SimulatedNode(Machine):
         self._random = random
         self._on_event = on_event
         self._before_end = before_end
-        self._clock_skew_ms = clock_skew_ms
+        self.clock_skew_ms = clock_skew_ms
+        """How far its wall clock is ahead. The clock may be set; what waits does not notice."""
         self._background_us = background_us
         self._time_slice = time_slice
         self._bursts = bursts or SeededBursts(random, 0)
@@ -347,7 +351,7 @@ class SimulatedNode(Machine):
 
     def time_ms(self) -> int:
         """The time of day, as this machine's clock shows it."""
-        return EPOCH_MS + self._clock_skew_ms + self.scheduler.now
+        return EPOCH_MS + self.clock_skew_ms + self.scheduler.now
 
     def elapsed_us(self) -> int:
         """A stopwatch on virtual time: within a step of the simulator none passes."""
@@ -355,7 +359,14 @@ class SimulatedNode(Machine):
 
     def emit(self, event: TraceEvent) -> None:
         self.traced += 1
+        shown = self._hide_rot()
         self._on_event(event)
+        self.filesystem.shows_rot = shown
+
+    def _hide_rot(self) -> bool:
+        """What looks at the node now is no part of it; whether the node saw the damage of its disk."""
+        shown, self.filesystem.shows_rot = self.filesystem.shows_rot, False
+        return shown
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
         listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
@@ -398,10 +409,13 @@ class SimulatedNode(Machine):
         self.was_active = True
         self.is_stopping = False
         background = SimulatedBackground(self, self._random, self._background_us)
+        disk = self.filesystem
+        disk.shows_rot = disk.is_rotten
         try:
             self._boot(background)
         except (Crash, OSError) as failure:
             self._die_of(failure)
+        disk.shows_rot = False
 
     def _boot(self, background: SimulatedBackground) -> None:
         self.node = Node(
@@ -428,21 +442,27 @@ class SimulatedNode(Machine):
             self.secure.begin()
         self.is_up = True
         if self.on_boot is not None:
+            shown = self._hide_rot()
             self.on_boot()
+            self.filesystem.shows_rot = shown
         self.node.start(self.scheduler.now)
         self.step()
 
     def act(self, action: Callable[[], None]) -> None:
         self.was_active = True
+        disk = self.filesystem
+        disk.shows_rot = disk.is_rotten
         try:
             super().act(action)
         except (Crash, OSError) as failure:
             self._die_of(failure)
+        disk.shows_rot = False
 
     def _die_of(self, failure: Crash | OSError) -> None:
         """The machine may stop within any change of the disk, or the disk may fail."""
-        if isinstance(failure, OSError) and not self.disk_failed:
+        if isinstance(failure, OSError) and not self.disk_failed and not self.filesystem.refusals:
             raise failure
+        self.ends_without_room += self.filesystem.refusals > 0
         if self.power_will_fail:
             self.lose_power(self._random)
         else:
@@ -462,6 +482,7 @@ class SimulatedNode(Machine):
         if self.audit is not None:
             self.audit(node, self._count_deeds, now)
         if node.is_shut_down(now):
+            self._hide_rot()
             self._before_end(self)
             node.close()
             self._end()
@@ -482,6 +503,7 @@ class SimulatedNode(Machine):
 
     def crash(self) -> None:
         """The process ends, now. What it wrote stays."""
+        self._hide_rot()
         self._before_end(self)
         self._end()
         self.filesystem.crash_process()
@@ -489,6 +511,7 @@ class SimulatedNode(Machine):
 
     def lose_power(self, random: Random) -> None:
         """The machine stops, now. What was not synced is lost, as the dice fall."""
+        self._hide_rot()
         self._before_end(self)
         self._end()
         self.lost_power = True

@@ -17,10 +17,15 @@ class Flushes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.last_ms = clock.time_ms()
-        """When the log was last flushed, or opened."""
+        self._last_us = clock.elapsed_us()
+        """When the log was last flushed, or opened, by the stopwatch."""
         self.times: Histogram | None = None
         """Counts microseconds, if a reader may ask."""
+
+    @property
+    def age_ms(self) -> int:
+        """How long ago the log was last flushed, or opened."""
+        return (self._clock.elapsed_us() - self._last_us) // 1000
 
     def begin(self) -> int:
         """A flush begins; for `end`."""
@@ -28,6 +33,6 @@ class Flushes:
 
     def end(self, began_us: int) -> None:
         """It is over."""
-        self.last_ms = self._clock.time_ms()
+        self._last_us = self._clock.elapsed_us()
         if self.times is not None:
-            self.times.record(self._clock.elapsed_us() - began_us)
+            self.times.record(self._last_us - began_us)

@@ -21,9 +21,10 @@ def nothing() -> None:
 
 
 class Doomed(NamedTuple):
-    """Files or folders to be removed once it is `due_ms`, and how the open ones among them are closed."""
+    """Files or folders to be removed once it is `due_us`, and how the open ones among them are closed."""
 
-    due_ms: int
+    due_us: int
+    """By the stopwatch: the time of day may be set meanwhile, and a reader would lose what it was promised."""
     paths: tuple[str, ...]
     close: Callable[[], None]
 
@@ -39,15 +40,15 @@ class Trash:
 
     def add(self, paths: Sequence[str], delay_ms: int, close: Callable[[], None] = nothing) -> None:
         """Remove these files in `delay_ms`."""
-        self.doomed.append(Doomed(self._clock.time_ms() + delay_ms, tuple(paths), close))
+        self.doomed.append(Doomed(self._clock.elapsed_us() + delay_ms * 1000, tuple(paths), close))
 
     def empty(self) -> None:
         """Remove what is due, in the background."""
         if not self.doomed:
             return
-        now_ms = self._clock.time_ms()
-        due = [each for each in self.doomed if each.due_ms <= now_ms]
-        self.doomed = [each for each in self.doomed if each.due_ms > now_ms]
+        now_us = self._clock.elapsed_us()
+        due = [each for each in self.doomed if each.due_us <= now_us]
+        self.doomed = [each for each in self.doomed if each.due_us > now_us]
         for each in due:
             each.close()
         paths = [path for each in due for path in each.paths]

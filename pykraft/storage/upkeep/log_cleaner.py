@@ -112,8 +112,8 @@ class LogCleaner:
         self.limits = limits
         self._after = after
         self._moved_bytes = 0
-        self._step_began_ms = 0
-        self._looked_ms = self._pass_began_ms = clock.time_ms()
+        self._step_began_us = 0
+        self._looked_us = self._pass_began_us = clock.elapsed_us()
         self._last_pass_ms = 0
         self.last: Cleaning | None = None
         """The last pass that was finished."""
@@ -182,7 +182,7 @@ class LogCleaner:
         """Clean every log that is due, one after the other, unless that is being done."""
         if self.current is not None:
             return
-        self._looked_ms = now_ms = self._clock.time_ms()
+        self._looked_us, now_ms = self._clock.elapsed_us(), self._clock.time_ms()
         chosen = self._filthiest()
         if chosen is not None:
             self.current = Cleaning.of(
@@ -194,7 +194,7 @@ class LogCleaner:
                 buffer_bytes=self.limits.buffer_bytes,
                 piece_bytes=self.limits.piece_bytes,
             )
-            self._moved_bytes, self._pass_began_ms = 0, now_ms
+            self._moved_bytes, self._pass_began_us = 0, self._looked_us
             self._go_on(self.current)
 
     def is_busy_with(self, log: UnifiedLog) -> bool:
@@ -208,7 +208,7 @@ class LogCleaner:
             except CorruptRecordError as error:
                 return error
 
-        self._step_began_ms = self._clock.time_ms()
+        self._step_began_us = self._clock.elapsed_us()
         self._background.submit(job, lambda done: self._on_step(cleaning, done))
 
     def _on_step(self, cleaning: Cleaning, done: Step | CorruptRecordError) -> None:
@@ -226,7 +226,7 @@ class LogCleaner:
         else:
             self.first_dirty[log.topic_partition] = cleaning.end_offset
             self._write()
-            self.last, self._last_pass_ms = cleaning, self._clock.time_ms() - self._pass_began_ms
+            self.last, self._last_pass_ms = cleaning, self._ms_since(self._pass_began_us)
         self.current = None
         self.clean()
 
@@ -235,7 +235,11 @@ class LogCleaner:
         moved_bytes = cleaning.read_bytes + cleaning.written_bytes
         due_ms = (moved_bytes - self._moved_bytes) * 1000 / self.limits.io_bytes_per_second
         self._moved_bytes = moved_bytes
-        return max(0, int(due_ms) - (self._clock.time_ms() - self._step_began_ms))
+        return max(0, int(due_ms) - self._ms_since(self._step_began_us))
+
+    def _ms_since(self, time_us: int) -> int:
+        """By the stopwatch: were the time of day set back by hours, the cleaner would rest as long."""
+        return (self._clock.elapsed_us() - time_us) // 1000
 
     # --- figures ------------------------------------------------------------------------------------------------------
 
@@ -286,7 +290,7 @@ def register_gauges(metrics: Metrics, cleaners: Sequence[LogCleaner]) -> None:
         metrics.gauge(kind, name, lambda: max(map(figure, cleaners), default=0), LOG)
 
     gauge("LogCleanerManager", "max-dirty-percent", lambda each: int(100 * each._max_dirty_ratio()))
-    gauge("LogCleanerManager", "time-since-last-run-ms", lambda each: each._clock.time_ms() - each._looked_ms)
+    gauge("LogCleanerManager", "time-since-last-run-ms", lambda each: each._ms_since(each._looked_us))
     gauge("LogCleaner", "cleaner-recopy-percent", lambda each: _of(each.last, _recopied_percent))
     gauge("LogCleaner", "max-buffer-utilization-percent", lambda each: _of(each.last, _used_percent))
     gauge("LogCleaner", "max-clean-time-secs", lambda each: each._last_pass_ms / 1000)

@@ -411,9 +411,8 @@ class LogManager:
 
     def flush_old(self) -> Steps[None]:
         """Flush the logs that were not flushed for ``flush.ms``. Pauses after each log."""
-        now_ms = self._clock.time_ms()
         for log in list(self.logs.values()):
-            if not log.is_closed and now_ms - log.flushes.last_ms >= log.config[FLUSH_MS]:
+            if not log.is_closed and log.flushes.age_ms >= log.config[FLUSH_MS]:
                 log.flush()
             yield
 
