@@ -66,6 +66,10 @@ WORDS = {
     "appends_refused": ("append refused for lack of replicas", "appends refused for lack of replicas"),
     "minutes_slept": ("minute slept by all machines", "minutes slept by all machines"),
     "foreign_answers": ("answer to a stranger", "answers to strangers"),
+    "member_commits": ("commit of a member's transaction", "commits of members' transactions"),
+    "member_commits_refused": ("commit of a member's transaction refused", "commits of members' transactions refused"),
+    "client_cuts": ("cut between clients and one side", "cuts between clients and one side"),
+    "falls": ("leader fallen in a cascade", "leaders fallen in cascades"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -144,6 +144,12 @@ RECORDED = {
     "a_record_type_that_stops_a_load": Recorded("stranger", "A Coordinator Follows from Its Log", 8065),
     "a_check_forgotten_in_one_api": Recorded("stranger", "No Right, No Deed", 8063),
     "a_negative_partition_taken_for_an_index": Recorded("stranger", "Every Request Is Answered", 8066),
+    "a_members_epoch_that_no_transaction_proves": Recorded(
+        "transaction coordinator", "Commits Come from Members", 44001
+    ),
+    "an_abort_that_hides_what_its_producer_commits_next": Recorded("client", "No Record Skipped", 44000),
+    "an_isr_that_shrinks_before_the_controller_agrees": Recorded("ISR table", "High Watermark", 44102),
+    "a_follower_not_heard_yet_that_is_not_waited_for": Recorded("replication", "High Watermark", 44113),
     "wrong_line_0": Recorded("quorum rule", "Majority", 65),
     "wrong_line_1": Recorded("replication", "High Watermark", 65),
     "wrong_line_2": Recorded("replication", "Durability", 65),

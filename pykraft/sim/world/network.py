@@ -225,6 +225,11 @@ class Network:
         return name in self._ends
 
     @property
+    def connected_hosts(self) -> list[str]:
+        """The names of the hosts that have a connection, or begin one."""
+        return sorted(name for name, ends in self._ends.items() if ends)
+
+    @property
     def keeps_cut(self) -> bool:
         """Whether a link is cut that only `release` will mend."""
         return bool(self._kept)
