@@ -70,6 +70,8 @@ WORDS = {
     "member_commits_refused": ("commit of a member's transaction refused", "commits of members' transactions refused"),
     "client_cuts": ("cut between clients and one side", "cuts between clients and one side"),
     "falls": ("leader fallen in a cascade", "leaders fallen in cascades"),
+    "burdens": ("request for much answered", "requests for much answered"),
+    "long_turns": ("long turn", "long turns"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -147,7 +147,7 @@ RECORDED = {
     "a_members_epoch_that_no_transaction_proves": Recorded(
         "transaction coordinator", "Commits Come from Members", 44001
     ),
-    "an_abort_that_hides_what_its_producer_commits_next": Recorded("client", "No Record Skipped", 44000),
+    "an_abort_that_hides_what_its_producer_commits_next": Recorded("client", "No Record Skipped", 44005),
     "an_isr_that_shrinks_before_the_controller_agrees": Recorded("ISR table", "High Watermark", 44102),
     "a_follower_not_heard_yet_that_is_not_waited_for": Recorded("replication", "High Watermark", 44113),
     "wrong_line_0": Recorded("quorum rule", "Majority", 65),

@@ -79,6 +79,10 @@ LAWS = {
     "Proven Identity": "a request counts as that of the host that sent it, and a server is the one that was meant",
     "Handshakes End": "a client that does not prove who it is in time is disconnected",
     "Refusals Have Names": "a client or stranger that is refused hears one of the reasons that there are for it",
+    # --- of time and memory
+    "Turns Are Short": "a node's thread looks after itself in time, however much its clients ask for",
+    "Being Busy Is Not Being Dead": "a broker that runs and is reached is not fenced, however many requests it gets",
+    "What a Node Holds": "what a node keeps is bounded by what its clients have open and by its settings",
     # --- of strangers
     "Every Request Is Answered": "any well-formed request gets a whole answer of its own version, in time; a "
     "connection is closed instead only where no answer is wanted",
@@ -211,6 +215,9 @@ SITES = {
     "check_rules": "Rules of Access",
     "check_same_rules": "Rules of Access",
     "LimitsWorkload.check": "Quotas",
+    "WorkLaws._check_turn": "Turns Are Short",
+    "WorkLaws._look_at_fences": "Being Busy Is Not Being Dead",
+    "WorkLaws._check_held": "What a Node Holds",
     "check_answer": "Every Request Is Answered",
     "check_closed": "Every Request Is Answered",
     "check_in_time": "Every Request Is Answered",

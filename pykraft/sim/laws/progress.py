@@ -86,6 +86,10 @@ class Progress:
     """Cuts that part clients from one side, or from a coordinator."""
     falls: int = 0
     """Leaders of a cascade that have crashed."""
+    burdens: int = 0
+    """Requests for much that were answered."""
+    long_turns: int = 0
+    """Turns of nodes that took more than a few milliseconds of work."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

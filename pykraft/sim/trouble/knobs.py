@@ -47,6 +47,7 @@ from pykraft.sim.trouble.settings import SettingKnobs, draw_settings, setting_ch
 from pykraft.sim.trouble.swarms import SWARM_SEEDS, draw_swarm
 from pykraft.sim.trouble.transaction_members import TRANSACTION_MEMBER_SEEDS, draw_transaction_members
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
+from pykraft.sim.trouble.work import WORK_SEEDS, WorkKnobs, draw_work
 
 LINGER = "group.coordinator.append.linger.ms"
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
@@ -177,6 +178,8 @@ class Knobs:
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels of the cluster, where they are to be others than usual."""
     limits: LimitKnobs = NO_LIMITS
+    work: WorkKnobs | None = None
+    """None where a turn of a node takes no time."""
     omitted: Omissions = NOTHING
 
 
@@ -194,6 +197,7 @@ _REDRAWN = (
     (LONG_TIME_SEEDS, draw_long_times),
     (TRANSACTION_MEMBER_SEEDS, draw_transaction_members),
     (ONE_SIDED_SEEDS, draw_one_sided),
+    (WORK_SEEDS, draw_work),
 )
 """Seeds that take the draw of another one, and change it."""
 
