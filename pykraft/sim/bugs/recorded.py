@@ -154,6 +154,9 @@ RECORDED = {
     "a_commit_that_takes_in_all_earlier_ones_again": Recorded("time and memory", "Turns Are Short", 44209),
     "a_request_that_is_never_interrupted": Recorded("time and memory", "Turns Are Short", 44200),
     "a_purgatory_that_keeps_what_clients_have_left": Recorded("time and memory", "What a Node Holds", 44200),
+    "a_heartbeat_that_waits_for_a_pause_of_the_requests": Recorded(
+        "time and memory", "Being Busy Is Not Being Dead", 44231
+    ),
     "a_session_table_without_an_end": Recorded("time and memory", "What a Node Holds", 44200),
     "wrong_line_0": Recorded("quorum rule", "Majority", 65),
     "wrong_line_1": Recorded("replication", "High Watermark", 65),

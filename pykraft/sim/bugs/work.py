@@ -9,11 +9,15 @@ from pykraft.broker.node import Node
 from pykraft.broker.replication.purgatory import DelayedOperation, Purgatory
 from pykraft.broker.requests.data.fetch_sessions import FetchSessionCache
 from pykraft.broker.turns.slices import Work
-from pykraft.common.core import Poll
+from pykraft.common.core import Promise
 from pykraft.common.time_slice import TimeSlice
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.protocol.messages.coordinators import CoordinatorRecord, OffsetCommitKey
 from pykraft.sim.bugs.planting import bug, put
+from pykraft.transport.server_channel import InboundRequest
+from pykraft.transport.server_connection import Answer
+
+_PAUSE_MS = 15
 
 
 @bug
@@ -73,14 +77,20 @@ def a_session_table_without_an_end() -> None:
 
 
 @bug
-def a_heartbeat_that_waits_for_long_requests() -> None:
-    """While requests are interrupted, a node goes on with them before it sends its heartbeats."""
-    poll = Node.poll
+def a_heartbeat_that_waits_for_a_pause_of_the_requests() -> None:
+    """A broker sends its heartbeat when no request has come for a while, as if its clients ever paused."""
+    start, handle, heard = Node.start, Node.handle, dict[Node, int]()
 
-    def poll_when_idle(self: Node, now: int) -> Poll:
-        if len(self.dispatcher.slices):
-            self.dispatcher.slices.poll(now)
-            return Poll(now)
-        return poll(self, now)
+    def handle_and_note(self: Node, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
+        heard[self] = now
+        return handle(self, inbound, now)
 
-    put(Node, "poll", poll_when_idle)
+    def start_waiting(self: Node, now: int) -> None:
+        start(self, now)
+        if self.broker is not None:
+            room = self.broker.lifecycle.room
+            poll = room.poll
+            room.poll = lambda then: then + 5 if then - heard.get(self, -_PAUSE_MS) < _PAUSE_MS else poll(then)
+
+    put(Node, "handle", handle_and_note)
+    put(Node, "start", start_waiting)

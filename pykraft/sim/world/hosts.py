@@ -287,6 +287,9 @@ class SimulatedBackground:
 class SimulatedNode(Machine):
     """A node, its disk, and its lives."""
 
+    work: WorkMeter | None = None
+    """What its turns cost; None: they take no time."""
+
     def __init__(
         self,
         config: NodeConfig,
@@ -315,10 +318,7 @@ class SimulatedNode(Machine):
         """Connections on which something has come while the node was busy."""
         self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
-        self.work: WorkMeter | None = None
-        """What its turns cost; None: they take no time."""
-        self._put_off: list[Callable[[], None]] = []
-        """What has happened while it was busy."""
+        self._put_off: list[Callable[[], None]] = []  # what has happened while it was busy
         self.traced = 0
         """Counts the events."""
         self.secure: ListenerSecurity | None = None
