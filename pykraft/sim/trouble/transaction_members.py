@@ -16,6 +16,8 @@ TRANSACTION_MEMBER_SEEDS = range(44_000, 44_100)
 """These seeds have them."""
 _BANK_SEEDS = range(100, 200)
 _HEARTBEAT = "group.consumer.heartbeat.interval.ms"
+_LINGER, _MOST_LINGER_MS = "group.coordinator.append.linger.ms", 5
+"""Members that commit all the time keep a batch open for this long; with an open batch a cluster has not settled."""
 _LEADS = 0.4
 """How often one of the faults that look for leaders and coordinators comes besides."""
 
@@ -46,10 +48,12 @@ def draw_transaction_members(seed: int, draw_of: Callable[[int], Any]) -> Any:
         },
         properties={**base.transactions.properties, **times},
     )
+    knobs = base.properties.items()
     leads = random.choice(("side_cut", "coordinator_cut", "cascade")) if random.random() < _LEADS else ""
     return replace(
         base,
         partitions=random.randint(2, 3),
+        properties={name: min(value, _MOST_LINGER_MS) if name == _LINGER else value for name, value in knobs},
         transactions=bank,
         groups=(readers,),
         producers=base.producers[:1],
