@@ -2,7 +2,8 @@
 
 *Turns are short.* While a node's thread is in a turn, its heartbeats and votes wait. So a turn ends after
 `MOST_TURN_US` of work, however much its clients ask for: long work is done in slices. What cannot be interrupted costs
-more on a slower machine.
+more on a slower machine. Records that a coordinator takes in are bounded by their number: when it loads,
+`RECORDS_PER_TURN` for its shards, and for its committed views as many and a tenth of what they may keep.
 
 *Being busy is not being dead.* A broker whose machine runs, in a network that delivers, is not fenced, however many
 requests it gets. This is looked at in quiet histories, where no fault comes.
@@ -24,16 +25,20 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
+from pykraft.coordinator.committed_view import MOST_PENDING
+from pykraft.coordinator.replay_turn import RECORDS_PER_TURN
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.laws.progress import Progress
 from pykraft.sim.world.hosts import MAX_HANDLING_US, SimulatedNode
+from pykraft.sim.world.work import COSTS_US
 
 _LONG_US = 5_000
 """A turn of more work is counted as a long one."""
 MOST_TURN_US = MAX_HANDLING_US + 10_000
 MOST_UNCUT_US = 10_000
 """Besides, on a machine of usual speed: what a turn may do in one piece."""
+MOST_REPLAYS = 2 * RECORDS_PER_TURN + MOST_PENDING // 10
 MOST_BUFFER_BYTES = 256 * 1024
 _MOST_OWN_TIMERS = 100
 
@@ -75,7 +80,8 @@ class WorkLaws:
     def _check_turn(self, machine: SimulatedNode, spent_us: int, done: Counter[str]) -> None:
         assert machine.work is not None
         self._progress.long_turns += spent_us > _LONG_US
-        most_us = MOST_TURN_US + machine.work.slowness * MOST_UNCUT_US
+        replays_us = COSTS_US["replay"] * min(done["replay"], MOST_REPLAYS)
+        most_us = MOST_TURN_US + machine.work.slowness * (MOST_UNCUT_US + replays_us)
         require(
             spent_us <= most_us,
             f"a turn of node {machine.node_id} takes {spent_us / 1000:.1f} ms of work, {most_us / 1000:.1f} ms are "
