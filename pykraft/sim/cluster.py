@@ -29,24 +29,20 @@ from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
-from pykraft.metadata.image import MetadataImage
-from pykraft.metadata.loader import MetadataLoader
-from pykraft.raft.log.state_machine import CommitReader
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.sim.foreign.client import ForeignWorkload
 from pykraft.sim.laws import sleep_laws
-from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
-from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
-from pykraft.sim.laws.invariants import PLAIN, Violation, require
+from pykraft.sim.laws.image_laws import check_images
+from pykraft.sim.laws.invariants import PLAIN, Violation
 from pykraft.sim.laws.level_laws import check_record_versions
-from pykraft.sim.laws.transaction_laws import BANK, COPY, Outcome
+from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome
+from pykraft.sim.laws.transactional_commit_laws import TransactionalCommitLaws
 from pykraft.sim.laws.voter_laws import VoterLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
-from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.disk_faults import DiskFaults
 from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, draw, leave_out
 from pykraft.sim.trouble.omissions import NOTHING
@@ -56,6 +52,7 @@ from pykraft.sim.trouble.wiped_disks import DiskWiper
 from pykraft.sim.workloads import voter_workload
 from pykraft.sim.workloads.admin_workload import Administrator
 from pykraft.sim.workloads.election_workload import Elector
+from pykraft.sim.workloads.group_making import make_group
 from pykraft.sim.workloads.group_workload import GroupWorkload
 from pykraft.sim.workloads.limits_workload import LimitsWorkload
 from pykraft.sim.workloads.reassignment_workload import in_progress
@@ -271,13 +268,18 @@ class SimulatedCluster:
     def _make_groups(self, servers: str, topic: NewTopic) -> None:
         knobs = self.knobs
         left_out = knobs.omitted.clients
+        world = self.scheduler, self.network, self.watcher, self._dice, self._report
         for group in knobs.groups:
             if group.group_id not in left_out:
-                self.groups.append(self._make_group(group, servers))
+                self.groups.append(make_group(group, knobs, servers, self._ledger, *world))
                 self.client_names.append(group.group_id)
         if knobs.transactions is not None and BANK not in left_out:
             self._make_bank(knobs.transactions, topic, servers)
             self.client_names.append(BANK)
+
+    def _ledger(self) -> Ledger:
+        assert self.bank is not None
+        return self.bank.ledger
 
     def _make_changers(self, knobs: VoterKnobs) -> None:
         laws = self.watcher.voters = VoterLaws()
@@ -308,27 +310,11 @@ class SimulatedCluster:
         )
         for name, reader in self.bank.readers():
             self._add_client(name, reader)
-
-    def _make_group(self, knobs: GroupKnobs, servers: str) -> GroupWorkload:
-        has_ghosts = bool(self.knobs.ghost)
-        laws: GroupLaws
-        if knobs.protocol == CLASSIC:
-            laws = ClassicGroupLaws(knobs.group_id, has_ghosts)
-        else:
-            laws = ConsumerGroupLaws(knobs.group_id, has_ghosts, self.watcher.topic_name)
-        self.watcher.groups[knobs.group_id] = laws
-        return GroupWorkload(
-            knobs,
-            TOPIC,
-            servers,
-            [f"node-{node_id}" for node_id in range(1, self.knobs.brokers + 1)],
-            self.scheduler,
-            self.network,
-            self.watcher,
-            laws,
-            self._dice("group" if knobs.protocol == CLASSIC else "consumer group"),
-            self._report,
-        )
+        if knobs.has_consumer_group:
+            laws = TransactionalCommitLaws(self.watcher.progress)
+            self.watcher.more_looks.append(laws.look)
+            for machine in self.nodes.values():
+                laws.watch(machine)
 
     def _add_client(self, name: str, core: RequestManager) -> None:
         if name in self.knobs.omitted.clients:
@@ -556,7 +542,7 @@ class SimulatedCluster:
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
-        partitions = [TopicPartition(TOPIC, number) for number in range(self.knobs.partitions)]
+        partitions = [TopicPartition(group.topic, number) for number in range(self.knobs.partitions)]
         return group.missing(partitions) or missing_in_coordinators(self._brokers(), group)
 
     def _brokers(self) -> list[tuple[int, Broker]]:
@@ -566,27 +552,14 @@ class SimulatedCluster:
     def _check_end(self) -> None:
         """The images are those that the metadata log alone gives, and the same for all nodes at the same offset. The
         laws that are too costly to check all the time hold."""
-        images: dict[int, MetadataImage] = {}
-        levels = {name: level for name, level in self._levels.items() if level}
-        for node_id, machine in self.nodes.items():
-            assert machine.node is not None
-            features = machine.node.loader.image.features
-            if self._administrator is not None:  # then that level moves, by a law of its own
-                levels[METADATA_VERSION] = features[METADATA_VERSION]
-            if self.knobs.settings is not None:
-                levels = dict(features)  # they are compared with what was promised
-            require(features == levels, f"node {node_id} runs at {features}; the cluster was formatted at {levels}")
-            fresh, log = MetadataLoader(), machine.node.raft.replica.log
-            CommitReader(log, fresh).deliver(log.high_watermark)
-            for image in (fresh.image, machine.node.loader.image):
-                known = images.setdefault(image.provenance.offset, image)
-                require(known == image, f"node {node_id} has another image at offset {image.provenance.offset}")
+        changing = {METADATA_VERSION} if self._administrator is not None else set()  # that level has a law of its own
+        image = check_images(self.nodes, self._levels, None if self.knobs.settings is not None else changing)
         if self._administrator is not None:
-            self._administrator.check(images[max(images)])
+            self._administrator.check(image)
         if self._recreation is not None:
-            self._recreation.recreator.check(images[max(images)])
+            self._recreation.recreator.check(image)
         for room in self._rooms:
-            room.check(images[max(images)])
+            room.check(image)
         self.limits.check()
         self.strangers.check_end()
         check_record_versions(self.watcher.metadata.all_batches())

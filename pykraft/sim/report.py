@@ -72,6 +72,12 @@ WORDS = {
     "disks_replaced": ("broker's disk replaced", "brokers' disks replaced"),
     "clock_jumps": ("clock set", "clocks set"),
     "foreign_answers": ("answer to a stranger", "answers to strangers"),
+    "member_commits": ("commit of a member's transaction", "commits of members' transactions"),
+    "member_commits_refused": ("commit of a member's transaction refused", "commits of members' transactions refused"),
+    "client_cuts": ("cut between clients and one side", "cuts between clients and one side"),
+    "falls": ("leader fallen in a cascade", "leaders fallen in cascades"),
+    "burdens": ("request for much answered", "requests for much answered"),
+    "long_turns": ("long turn", "long turns"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -28,6 +28,7 @@ PARTS = {
     "client": "what a client takes for its answer",
     "quota": "who is throttled",
     "ACL": "who may do what",
+    "time and memory": "how long a turn of a node takes, and what the node keeps",
     "stranger": "what only a client sends that is not ours",
 }
 """What of Kafka a bug breaks."""
@@ -153,6 +154,19 @@ RECORDED = {
     "a_session_by_the_wall_clock": Recorded("disk", "Clocks May Be Set", 8163),
     "a_file_that_goes_by_the_wall_clock": Recorded("disk", "Clocks May Be Set", 8239),
     "an_empty_follower_that_is_taken_into_the_isr": Recorded("disk", "A Replaced Disk Is Not in Sync", 8158),
+    "a_members_epoch_that_no_transaction_proves": Recorded(
+        "transaction coordinator", "Commits Come from Members", 44001
+    ),
+    "an_abort_that_hides_what_its_producer_commits_next": Recorded("client", "No Record Skipped", 44005),
+    "an_isr_that_shrinks_before_the_controller_agrees": Recorded("ISR table", "High Watermark", 44102),
+    "a_follower_not_heard_yet_that_is_not_waited_for": Recorded("replication", "High Watermark", 44113),
+    "a_commit_that_takes_in_all_earlier_ones_again": Recorded("time and memory", "Turns Are Short", 44209),
+    "a_request_that_is_never_interrupted": Recorded("time and memory", "Turns Are Short", 44200),
+    "a_purgatory_that_keeps_what_clients_have_left": Recorded("time and memory", "What a Node Holds", 44200),
+    "a_heartbeat_that_waits_for_a_pause_of_the_requests": Recorded(
+        "time and memory", "Being Busy Is Not Being Dead", 44231
+    ),
+    "a_session_table_without_an_end": Recorded("time and memory", "What a Node Holds", 44200),
     "wrong_line_0": Recorded("quorum rule", "Majority", 65),
     "wrong_line_1": Recorded("replication", "High Watermark", 65),
     "wrong_line_2": Recorded("replication", "Durability", 65),

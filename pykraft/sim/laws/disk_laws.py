@@ -206,7 +206,7 @@ class _DeletedFiles:
         self._since = {key: since for key, since in self._since.items() if key[0] != node_id}
 
     def look(self, machine: SimulatedNode, broker: Broker) -> None:
-        doomed = broker.logs.trash.doomed
+        doomed = [each for manager in broker.logs.online for each in manager.trash.doomed]
         if not doomed and not self._since:
             return
         left, now, node_id = {path for each in doomed for path in each.paths}, self._now(), machine.node_id

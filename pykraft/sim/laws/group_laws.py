@@ -207,7 +207,7 @@ class GroupLaws(LoggedGroupLaws):
         """A member sends a commit; what `hear_commit` will want."""
         found = []
         tenure = self.tenure(request)
-        for key, offset in _committed(request):
+        for key, offset in committed_offsets(request):
             place = self.place(key)
             require(offset <= place.read_up_to, f"{key}: {offset} is committed; only {place.read_up_to} were read")
             found.append(SentCommit(tenure, offset))
@@ -219,7 +219,7 @@ class GroupLaws(LoggedGroupLaws):
     ) -> None:
         """The coordinator has answered a commit."""
         errors = [part.error_code for topic in response.topics for part in topic.partitions]
-        for (key, _), each, error in zip(_committed(request), sent, errors, strict=True):
+        for (key, _), each, error in zip(committed_offsets(request), sent, errors, strict=True):
             each.is_answered = True
             if not error:
                 self._acknowledge(key, each)
@@ -300,7 +300,8 @@ def _group_id(decoded: CoordinatorRecord) -> str:
     return key.group
 
 
-def _committed(request: OffsetCommitRequest) -> list[tuple[TopicPartition, int]]:
+def committed_offsets(request: OffsetCommitRequest) -> list[tuple[TopicPartition, int]]:
+    """What a request commits."""
     return [
         (TopicPartition(topic.name, part.partition_index), part.committed_offset)
         for topic in request.topics

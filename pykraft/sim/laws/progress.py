@@ -89,6 +89,17 @@ class Progress:
     clock_jumps: int = 0
     foreign_answers: int = 0
     """Requests of strangers that were answered."""
+    member_commits: int = 0
+    """Offsets that a transaction has committed for a member of a consumer group, by request."""
+    member_commits_refused: int = 0
+    client_cuts: int = 0
+    """Cuts that part clients from one side, or from a coordinator."""
+    falls: int = 0
+    """Leaders of a cascade that have crashed."""
+    burdens: int = 0
+    """Requests for much that were answered."""
+    long_turns: int = 0
+    """Turns of nodes that took more than a few milliseconds of work."""
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

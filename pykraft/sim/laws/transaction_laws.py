@@ -113,16 +113,29 @@ class Ledger:
 
     def read(self, place: TopicPartition, value: bytes) -> None:
         """The bank's reader was shown this."""
-        transfer = self._of_value.get(value)
-        if transfer is None:
-            raise Violation(f"{place}: a reader sees {value!r}, which was never written")
-        if transfer.outcome in (Outcome.OPEN, Outcome.ABORTED):
-            raise Violation(f"{place}: a reader is shown {value!r}, and its transfer is {transfer.outcome.value}")
+        self.check_shown(place, value)
         other = self._seen.setdefault(value, place)
         if other is not place:
             raise Violation(f"{value!r} is in {other} and again in {place}")
         self.bank.setdefault(place.partition, []).append(value)
         self._compare(place.partition, len(self.bank[place.partition]) - 1)
+
+    def check_shown(self, place: TopicPartition, value: bytes) -> None:
+        """Any reader of committed data was shown this."""
+        transfer = self._of_value.get(value)
+        if transfer is None:
+            raise Violation(f"{place}: a reader sees {value!r}, which was never written")
+        if transfer.outcome in (Outcome.OPEN, Outcome.ABORTED):
+            raise Violation(f"{place}: a reader is shown {value!r}, and its transfer is {transfer.outcome.value}")
+
+    def outcome_of(self, value: bytes) -> Outcome | None:
+        """What is known of the transfer with this part; None if no transfer has it."""
+        transfer = self._of_value.get(value)
+        return None if transfer is None else transfer.outcome
+
+    def was_read(self, value: bytes) -> bool:
+        """Whether the bank's reader has seen this part."""
+        return value in self._seen
 
     def read_copy(self, place: TopicPartition, value: bytes) -> None:
         """The copy's reader was shown this."""

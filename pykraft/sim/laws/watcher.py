@@ -22,6 +22,7 @@ from pykraft.common.types import METADATA_TOPIC, OffsetAndEpoch, ReplicaKey, Top
 from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
+from pykraft.sim.laws.committed_group_laws import SharedInternalHistory
 from pykraft.sim.laws.disk_laws import ChecksummedLog, DiskLaws
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.foreign_laws import foreign_history
@@ -136,6 +137,8 @@ class Watcher:
             topic in (SHORTENED, COMPACTED) or (topic, version) == (TRANSACTION_TOPIC, None)
         ):
             return TransactionalHistory(key.topic_partition, self.moving.transaction_version)
+        if version is not None and topic == GROUP_TOPIC and self.groups:
+            return SharedInternalHistory(key.topic_partition, version, self.groups)
         if version is not None and topic in (BANK, COPY, TRANSACTION_TOPIC, GROUP_TOPIC):
             return TransactionalHistory(key.topic_partition, version)
         if topic == GROUP_TOPIC:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.trouble.aimed import AimedFaults
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.long_times import MOST_MS, SLEEPS_MS
 from pykraft.sim.trouble.outages import Outages
@@ -77,6 +78,10 @@ class Faults:
         self._is_calm = False
         self._slept_ms = 0
         self._victim: SimulatedNode | None = None
+        session_ms, world = knobs.properties["broker.session.timeout.ms"], (scheduler, network, self._outages, random)
+        self._aimed = AimedFaults(
+            nodes, knobs.brokers, session_ms, *world, report, self.crash, watcher.progress, lambda: self._is_calm
+        )
 
     def begin(self) -> None:
         def start() -> None:
@@ -276,6 +281,15 @@ class Faults:
 
     def _cut(self, links: list[Link]) -> None:
         self._outages.cut(links, self._for_a_while_us())
+
+    def _side_cut(self) -> None:
+        self._aimed.side_cut()
+
+    def _coordinator_cut(self) -> None:
+        self._aimed.coordinator_cut()
+
+    def _cascade(self) -> None:
+        self._aimed.cascade()
 
     def _clog(self) -> None:
         """What one node sends another arrives late."""

@@ -16,6 +16,7 @@ from pykraft.broker.settings.quota_config import QUOTA_WINDOW_NUM
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.metadata.versions import ELR_VERSION, METADATA_VERSION, METADATA_VERSIONS, default_level
 from pykraft.sim.trouble.clients import (
+    CONSUMER,
     GroupKnobs,
     consumer_settings,
     draw_groups,
@@ -35,6 +36,7 @@ from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, dra
 from pykraft.sim.trouble.long_times import LONG_TIME_SEEDS, draw_long_times
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
 from pykraft.sim.trouble.omissions import NOTHING, Omissions
+from pykraft.sim.trouble.one_sided import ONE_SIDED, ONE_SIDED_SEEDS, draw_one_sided
 from pykraft.sim.trouble.recreations import (
     RecreationKnobs,
     draw_late_to_clients,
@@ -44,7 +46,9 @@ from pykraft.sim.trouble.recreations import (
 from pykraft.sim.trouble.security import SecurityKnobs, draw_security
 from pykraft.sim.trouble.settings import SettingKnobs, draw_settings, setting_changes
 from pykraft.sim.trouble.swarms import SWARM_SEEDS, draw_swarm
+from pykraft.sim.trouble.transaction_members import TRANSACTION_MEMBER_SEEDS, draw_transaction_members
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
+from pykraft.sim.trouble.work import WORK_SEEDS, WorkKnobs, draw_work
 
 LINGER = "group.coordinator.append.linger.ms"
 UNCLEAN = UNCLEAN_LEADER_ELECTION_ENABLE.name
@@ -107,6 +111,11 @@ class TransactionKnobs:
     crash_coordinator: float
     properties: dict[str, int]
     """Of each node."""
+
+    @property
+    def has_consumer_group(self) -> bool:
+        """The copiers' group is one of KIP-848."""
+        return self.group.get("group.protocol") == CONSUMER
 
 
 @dataclass(frozen=True)
@@ -171,21 +180,29 @@ class Knobs:
     features: Mapping[str, int] = field(default_factory=dict)
     """Levels of the cluster, where they are to be others than usual."""
     limits: LimitKnobs = NO_LIMITS
+    work: WorkKnobs | None = None
+    """None where a turn of a node takes no time."""
     omitted: Omissions = NOTHING
 
 
 def draw(seed: int) -> Knobs:
     """The knobs of a seed."""
-    if seed in SWARM_SEEDS:
-        swarm: Knobs = draw_swarm(seed, _draw_whole)
-        return swarm
-    if seed in LONG_TIME_SEEDS:
-        long_times: Knobs = draw_long_times(seed, _draw_whole)
-        return long_times
-    if seed in DISK_SEEDS:
-        disks: Knobs = draw_disks(seed, _draw_whole)
-        return disks
+    for seeds, draw_other in _REDRAWN:
+        if seed in seeds:
+            knobs: Knobs = draw_other(seed, _draw_whole)
+            return knobs
     return _draw_whole(seed)
+
+
+_REDRAWN = (
+    (SWARM_SEEDS, draw_swarm),
+    (LONG_TIME_SEEDS, draw_long_times),
+    (DISK_SEEDS, draw_disks),
+    (TRANSACTION_MEMBER_SEEDS, draw_transaction_members),
+    (ONE_SIDED_SEEDS, draw_one_sided),
+    (WORK_SEEDS, draw_work),
+)
+"""Seeds that take the draw of another one, and change it."""
 
 
 def _draw_whole(seed: int) -> Knobs:
@@ -275,7 +292,7 @@ def calm(knobs: Knobs) -> Knobs:
 
 WEATHER = ("straggler", "breaks", "ghost", "late_to_clients", "clock_skew_ms", "slice_ends", "busy_us")
 """Trouble that is no single fault, by its knob."""
-KINDS = (*FAULTS, "crash_coordinator", "cut_off_controller", *WEATHER)
+KINDS = (*FAULTS, "crash_coordinator", "cut_off_controller", *ONE_SIDED, *WEATHER)
 """What `omissions` may leave out as a kind."""
 
 

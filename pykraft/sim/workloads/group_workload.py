@@ -62,7 +62,7 @@ class GroupWorkload:
         self.group_id = knobs.group_id
         self.laws = laws
         self._knobs = knobs
-        self._topic = topic
+        self.topic = topic
         self._servers = bootstrap_servers
         self._brokers = brokers
         self._scheduler = scheduler
@@ -149,7 +149,7 @@ class GroupWorkload:
             self._scheduler.after(1, lambda: self._on_end(place, host))
 
         member_type = ClassicMember if self._knobs.protocol == CLASSIC else ConsumerMember
-        member = member_type(settings, self._knobs.commits, self._topic, self._watcher, self.laws, random, on_end)
+        member = member_type(settings, self._knobs.commits, self.topic, self._watcher, self.laws, random, on_end)
         host = SimulatedClient(name, member, self._scheduler, self._network, random)
         place.host, place.member = host, member
         self._report("member_begins", {"member": name, "place": place.number})

@@ -5,15 +5,20 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from pykraft.broker.broker import Broker
+from pykraft.common.types import Node
 from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import TRANSACTION_VERSION
 from pykraft.sim.laws.answer_laws import AnswerLaws
 from pykraft.sim.laws.moving_log_laws import MovingLogLaws
 from pykraft.sim.laws.setting_laws import CHANGING
 from pykraft.sim.laws.watcher import Watcher
+from pykraft.sim.laws.work_laws import WorkLaws
+from pykraft.sim.node_files import BROKER_PORT
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.settings import SettingKnobs
+from pykraft.sim.trouble.work import WorkKnobs
+from pykraft.sim.workloads.burden_workload import BurdenWorkload
 from pykraft.sim.workloads.disk_workload import DiskWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.setting_workload import SettingWorkload, age
@@ -63,7 +68,20 @@ def make_rooms(site: Site) -> list[Room]:
     if site.knobs.disks is not None:
         site.watcher.watch_disks(lambda: site.scheduler.now)
         rooms.append(DiskWorkload(site.knobs, site.knobs.disks, site.servers, site.watcher, site.dice))
+    if (work := site.knobs.work) is not None:
+        rooms.append(_burden(site, work))
     return rooms
+
+
+def _burden(site: Site, knobs: WorkKnobs) -> Room:
+    watcher = site.watcher
+    laws = WorkLaws(site.nodes, watcher.newest_image, knobs.is_quiet, watcher.progress)
+    watcher.more_looks.append(laws.look)
+    for machine in site.nodes.values():
+        machine.cost_time(knobs.slowness)
+        laws.watch(machine)
+    brokers = [Node(number, f"node-{number}", BROKER_PORT) for number in range(1, site.knobs.brokers + 1)]
+    return BurdenWorkload(knobs, brokers, watcher.newest_image, watcher.progress, site.dice)
 
 
 def _moving_logs(site: Site, knobs: MovingLogKnobs) -> Room:

@@ -30,6 +30,7 @@ from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
 from pykraft.sim.world.slices import SeededBursts
+from pykraft.sim.world.work import MeteredChannel, MeteredNode, WorkMeter, WorkSlice
 from pykraft.transport.pace import Pace
 from pykraft.transport.peers import Peer, Peers
 from pykraft.transport.request_metrics import RequestMetrics
@@ -40,6 +41,8 @@ EPOCH_MS = 1_700_000_000_000
 """The time of day at which every simulation begins."""
 _AGAIN_US = 50
 _MAX_REQUEST_BYTES = 100 << 20
+MAX_HANDLING_US = 20_000
+"""After so much work for requests a node looks after itself, as `runtime.fused` does."""
 
 
 class SimulatedWire:
@@ -286,6 +289,8 @@ class SimulatedNode(Machine):
 
     ends_without_room = 0
     """How many of its processes have ended because the disk was full."""
+    work: WorkMeter | None = None
+    """What its turns cost; None: they take no time."""
 
     def __init__(
         self,
@@ -316,6 +321,7 @@ class SimulatedNode(Machine):
         """Connections on which something has come while the node was busy."""
         self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
+        self._put_off: list[Callable[[], None]] = []  # what has happened while it was busy
         self.traced = 0
         """Counts the events."""
         self.secure: ListenerSecurity | None = None
@@ -327,6 +333,7 @@ class SimulatedNode(Machine):
         """Called when the node has been made, and has not started yet."""
         self._connections = 0
         self._requests: RequestChannel
+        self._handler: MeteredNode
         self.connection_class = ServerConnection
         self.node: Node | None = None
         self.life = 0
@@ -347,6 +354,13 @@ class SimulatedNode(Machine):
         for listener in config.listeners:
             network.add_address(listener.advertised, self)
 
+    def cost_time(self, slowness: int) -> WorkMeter:
+        """From now on, before its first start, its turns take time."""
+        work = self.work = WorkMeter(self.scheduler, self.filesystem, slowness)
+        self._time_slice = WorkSlice(work)
+        self.network.delays[self.name] = lambda: work.spent_us
+        return work
+
     # --- the ports ----------------------------------------------------------------------------------------------------
 
     def time_ms(self) -> int:
@@ -354,8 +368,8 @@ class SimulatedNode(Machine):
         return EPOCH_MS + self.clock_skew_ms + self.scheduler.now
 
     def elapsed_us(self) -> int:
-        """A stopwatch on virtual time: within a step of the simulator none passes."""
-        return self.scheduler.now_us
+        """A stopwatch on virtual time: within a step of the simulator none passes, but for the work that it costs."""
+        return self.scheduler.now_us + (0 if self.work is None else self.work.spent_us)
 
     def emit(self, event: TraceEvent) -> None:
         self.traced += 1
@@ -370,9 +384,12 @@ class SimulatedNode(Machine):
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
         listener = next(listener for listener in self.config.listeners if listener.advertised == endpoint)
-        if self.secure is None:
+        if self.secure is None and self.work is None:
             return SimulatedStream(self, listener, end, self._requests)
-        stream = self.secure.accept(listener, end, self._requests)
+        if self.secure is None:
+            stream = SimulatedStream(self, listener, end, self._requests)
+        else:
+            stream = self.secure.accept(listener, end, self._requests)
         self.streams[stream] = None
         return stream
 
@@ -396,6 +413,16 @@ class SimulatedNode(Machine):
 
             self.act(go_on)
 
+    @property
+    def queued_requests(self) -> int:
+        """How many requests wait to be handled."""
+        return len(self._requests)
+
+    @property
+    def unseen_events(self) -> int:
+        """How much has happened while it was busy that it has not looked at."""
+        return len(self._put_off)
+
     def next_connection(self) -> int:
         self._connections += 1
         return self._connections
@@ -411,11 +438,15 @@ class SimulatedNode(Machine):
         background = SimulatedBackground(self, self._random, self._background_us)
         disk = self.filesystem
         disk.shows_rot = disk.is_rotten
+        if self.work is not None:
+            self.work.begin_turn()
         try:
             self._boot(background)
         except (Crash, OSError) as failure:
             self._die_of(failure)
         disk.shows_rot = False
+        if self.work is not None:
+            self.work.end_turn(is_first=True)
 
     def _boot(self, background: SimulatedBackground) -> None:
         self.node = Node(
@@ -435,7 +466,14 @@ class SimulatedNode(Machine):
         capacity = self.config.values[QUEUED_MAX_REQUESTS]
         pace = Pace(self._peers.timer, lambda: self.scheduler.now, burst_requests=self._bursts.requests)
         metrics = RequestMetrics(self.node.metrics, lambda: self.scheduler.now_us * 1000)
-        self._requests = RequestChannel(capacity, pace, metrics)
+        if self.work is None:
+            self._requests = RequestChannel(capacity, pace, metrics)
+        else:
+            self._requests = MeteredChannel(capacity, pace, metrics)
+            self._requests.meter = self.work
+            self.work.count(self.node)
+            pace.time_slice = self._time_slice
+            self._handler = MeteredNode(self.node, self.work)
         self._requests.authentications = self.node.authentications
         self.node.rooms.more_waits = lambda: len(self._requests) > 0
         if self.secure is not None:
@@ -449,6 +487,19 @@ class SimulatedNode(Machine):
         self.step()
 
     def act(self, action: Callable[[], None]) -> None:
+        work = self.work
+        if work is None:
+            self._take_turn(action)
+        elif self.is_up:
+            if work.is_busy:
+                self._wait_for_the_end(action)
+                return
+            work.begin_turn()
+            work.add("event")
+            self._take_turn(action)
+            work.end_turn()
+
+    def _take_turn(self, action: Callable[[], None]) -> None:
         self.was_active = True
         disk = self.filesystem
         disk.shows_rot = disk.is_rotten
@@ -457,6 +508,26 @@ class SimulatedNode(Machine):
         except (Crash, OSError) as failure:
             self._die_of(failure)
         disk.shows_rot = False
+
+    def _wait_for_the_end(self, action: Callable[[], None]) -> None:
+        """The node is busy: this happens when it has done what it does."""
+        assert self.work is not None
+        if not self._put_off:
+            self.scheduler.at(self.work.busy_until_us, partial(self._end_of_work, self.life))
+        self._put_off.append(action)
+
+    def _end_of_work(self, life: int) -> None:
+        if life == self.life:
+            assert self.work is not None
+            put_off, self._put_off = self._put_off, []
+
+            def do_all() -> None:
+                assert self.work is not None
+                self.work.add("event", len(put_off) - 1)
+                for action in put_off:
+                    action()
+
+            self.act(do_all)
 
     def _die_of(self, failure: Crash | OSError) -> None:
         """The machine may stop within any change of the disk, or the disk may fail."""
@@ -471,14 +542,21 @@ class SimulatedNode(Machine):
     def _poll(self, now: int) -> int:
         node = self.node
         assert node is not None
+        self._requests.read_large()
         while (queued := self._requests.receive()) is not None:
             if self.on_request is not None:
                 self.on_request(queued)
-            queued.connection.serve(queued, node, now)
+            queued.connection.serve(queued, node if self.work is None else self._handler, now)
             self._requests.feed()
+            if self.work is not None and self.work.spent_us >= MAX_HANDLING_US:
+                break
         poll = node.poll(now)
         for outbound in poll.requests:
             self._peers.send(outbound, now)
+        if self.work is not None:
+            self.work.add("message", len(poll.requests))
+            if self._requests.queue or self._requests.large:
+                poll = poll._replace(deadline=now)
         if self.audit is not None:
             self.audit(node, self._count_deeds, now)
         if node.is_shut_down(now):
@@ -526,6 +604,7 @@ class SimulatedNode(Machine):
     def _end(self) -> None:
         self.has_ended = True
         self._heard = {}
+        self._put_off = []
         self.streams = {}
         self.node = None
         self.life += 1

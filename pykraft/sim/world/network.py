@@ -19,7 +19,7 @@ What travels are encoded frames, through the same `ClientChannel` and `ServerCha
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, Protocol
@@ -176,6 +176,8 @@ class Network:
         self._pieces = 0
         self.credentials: Credentials | None = None
         """What clients show and log in with; None: nothing."""
+        self.delays: dict[str, Callable[[], int]] = {}
+        """By host: for how many microseconds more what it sends now stays there. Others send at once."""
         self.delivered = 0
         self.last_delivered: InFlight | None = None
         """The piece that has arrived last."""
@@ -223,6 +225,11 @@ class Network:
     def knows(self, name: str) -> bool:
         """Whether a host of this name has ever been part of a connection."""
         return name in self._ends
+
+    @property
+    def connected_hosts(self) -> list[str]:
+        """The names of the hosts that have a connection, or begin one."""
+        return sorted(name for name, ends in self._ends.items() if ends)
 
     @property
     def keeps_cut(self) -> bool:
@@ -330,6 +337,8 @@ class Network:
 
     def _plan_arrival(self, end: End) -> None:
         latency_us = self._latency_us() + self._lateness_us(end)
+        if self.delays and (delay := self.delays.get(end.other.host.name)) is not None:
+            latency_us += delay()
         time_us = max(self._scheduler.now_us + latency_us, self._not_before_us(end))
         end.last_arrival_us = time_us
         self._plan(end, time_us)
