@@ -43,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--flights", type=int, default=100_000, help="how many in all (default: 100000)")
     parser.add_argument("--master", help="where Spark computes, like spark://host:7077 (default: here)")
     parser.add_argument("--python", help="the interpreter of the workers there (default: this one)")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     return parser.parse_args()
 
 
@@ -52,7 +53,7 @@ def main() -> None:
         folder = said.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pykraft-pipeline-")))
         servers = said.bootstrap_servers or stack.enter_context(Cluster(nodes=1)).bootstrap_servers
         sent = create_missing_topics(servers)
-        spark = session(master=said.master, python=said.python)
+        spark = session(master=said.master, python=said.python, conf=dict(one.split("=", 1) for one in said.conf))
         stack.callback(stop)
         flights = pipeline.flights_stream(spark, servers)
         watches = {

@@ -114,19 +114,24 @@ def test_a_driver_goes_on_from_its_checkpoint_on_the_cluster(
 
 
 def test_the_derived_sets_are_computed_on_the_cluster(cluster: Standalone, python: str) -> None:
-    pykraft.spark.stop()
-    command = [sys.executable, "datasets/derive.py", "--check", "--master", cluster.master, "--python", python]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert found.stdout.count("as computed\n") == 2, found.stdout
+    told = run_job("derive.py", cluster, python, "--check")
+    assert told.count("as computed\n") == 2, told
 
 
 def test_the_pipeline_runs_on_the_cluster(cluster: Standalone, python: str, tmp_path: pathlib.Path) -> None:
+    told = run_job("pipeline.py", cluster, python, "--flights", "3000", "--folder", str(tmp_path)).splitlines()
+    rows = [(line.split()[0], int(line.split()[3].replace(",", ""))) for line in told if "rows" in line]
+    read = {name: sum(count for which, count in rows if which == name) for name in ("table", "alerts")}
+    assert read == {"table": 3000, "alerts": 3000}, told
+
+
+def run_job(job: str, cluster: Standalone, python: str, *arguments: str) -> str:
+    """What a dataset job prints that runs on the cluster; the session of this process is ended, because it has all
+    cores."""
     pykraft.spark.stop()
-    where = ("--master", cluster.master, "--python", python, "--folder", str(tmp_path))
-    command = [sys.executable, "datasets/pipeline.py", "--flights", "3000", *where]
-    found = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
-    rows = [(line.split()[0], int(line.split()[3].replace(",", ""))) for line in found if "rows" in line]
-    assert {name: sum(count for which, count in rows if which == name) for name in ("table", "alerts")} == {
-        "table": 3000,
-        "alerts": 3000,
-    }, found
+    settings = [word for name, value in on_cluster.CONF.items() for word in ("--conf", f"{name}={value}")]
+    where = ("--master", cluster.master, "--python", python, *settings)
+    command = [sys.executable, f"datasets/{job}", *where, *arguments]
+    found = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-3000:]
+    return found.stdout
