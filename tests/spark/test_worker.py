@@ -74,6 +74,13 @@ def test_other_settings_have_other_connections(shelf: Shelf) -> None:
         assert len(broker.asked_for(MetadataRequest)) == 2
 
 
+def test_connections_that_were_kept_for_long_are_made_again(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "KEPT_MS", -1)
+    with ScriptedBroker(log()) as broker:
+        assert offsets_of(broker, shelf, 0, 10) == offsets_of(broker, shelf, 0, 10)
+        assert len(broker.asked_for(MetadataRequest)) == 2
+
+
 def test_a_topic_that_was_created_again_is_looked_up_again(shelf: Shelf) -> None:
     """The range was planned for the new one; the client that is kept knows the old one."""
     with ScriptedBroker(log()) as broker:
