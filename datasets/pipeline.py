@@ -4,6 +4,7 @@
     python datasets/pipeline.py --per-second 20000           faster
     python datasets/pipeline.py --folder here                keeps table and checkpoints: run it again, and it goes on
     python datasets/pipeline.py --bootstrap-servers HOST:PORT --folder here    on a cluster that runs already
+    python datasets/pipeline.py --master spark://HOST:PORT --folder /shared    computed by a cluster of Spark
 
 It prints a line for each batch, with rows per second, lag and state, until all flights were read or Ctrl-C is pressed.
 The alerts are written exactly once: kill the program at any moment, start it again with the same cluster and folder,
@@ -40,6 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="for table and checkpoints (default: a temporary one)")
     parser.add_argument("--per-second", type=int, default=2_000, help="flights a second (default: 2000)")
     parser.add_argument("--flights", type=int, default=100_000, help="how many in all (default: 100000)")
+    parser.add_argument("--master", help="where Spark computes, like spark://host:7077 (default: here)")
+    parser.add_argument("--python", help="the interpreter of the workers there (default: this one)")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     return parser.parse_args()
 
 
@@ -49,7 +53,7 @@ def main() -> None:
         folder = said.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pykraft-pipeline-")))
         servers = said.bootstrap_servers or stack.enter_context(Cluster(nodes=1)).bootstrap_servers
         sent = create_missing_topics(servers)
-        spark = session()
+        spark = session(master=said.master, python=said.python, conf=dict(one.split("=", 1) for one in said.conf))
         stack.callback(stop)
         flights = pipeline.flights_stream(spark, servers)
         watches = {

@@ -46,6 +46,7 @@ from pykraft.spark.reading.offsets import StreamOffset, offsets_as_json
 from pykraft.spark.reading.plan import plan
 from pykraft.spark.reading.pushdown import PushedFilters
 from pykraft.spark.reading.stream import StreamPlanner
+from pykraft.spark.worker import settle, shelf
 from pykraft.spark.writing.sink import BatchWriter, ExactlyOnceWriter, StreamWriter
 from pykraft.spark.writing.sink_options import write_options
 from pykraft.spark.writing.sink_rows import RowReader
@@ -193,7 +194,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def rows(options: ReadOptions, columns: Sequence[str], offsets: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of one range as Arrow record batches with these columns."""
+    settle()
     decoder = Decoder(*offsets.partition, columns)
-    fetch = PartitionFetch(options, offsets)
+    fetch = PartitionFetch(options, offsets, shelf())
     for batches in fetch.batches():
         yield from decoder.rows(batches, fetch.start, offsets.end)

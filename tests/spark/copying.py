@@ -50,6 +50,8 @@ PROPERTIES = {
 BROKERS = {"leader": TARGET, "transactions": "__transaction_state", "offsets": "__consumer_offsets"}
 """By victim: the leader of the first partition of this topic dies."""
 VICTIMS = ("worker", "driver", *BROKERS)
+"""On a cluster an executor, too."""
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 def start_query(spark: SparkSession, servers: str, directory: pathlib.Path) -> StreamingQuery:
@@ -164,7 +166,7 @@ class Rig:
         if victim == "driver":
             self._copier.kill()
         else:
-            psutil.Process(pid).kill()
+            (executor_of(pid) if victim == "executor" else psutil.Process(pid)).kill()
         self._points.go_on()
 
     def _kill_broker(self, topic: str, is_over: Callable[[], bool]) -> None:
@@ -235,6 +237,11 @@ class Rig:
 
     def _partition(self, topic: str) -> Any:
         return self._admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[0]
+
+
+def executor_of(pid: int) -> psutil.Process:
+    """The executor of a cluster that this worker of Python belongs to."""
+    return next(parent for parent in psutil.Process(pid).parents() if _EXECUTOR in parent.cmdline())
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from pykraft.records.batch import RecordBatch
 from pykraft.spark import brokers as cluster
 from pykraft.spark.brokers import Brokers
 from pykraft.spark.options import ReadOptions
+from pykraft.spark.worker import Shelf
 
 _TOPIC_IS_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INCONSISTENT_TOPIC_ID)
 
@@ -47,9 +48,11 @@ class OffsetRange(NamedTuple):
 
 
 class PartitionFetch:
-    """Reads one range. `batches` may be iterated once. The records from `start` on are to be seen."""
+    """Reads one range. `batches` may be iterated once. The records from `start` on are to be seen. The client comes
+    from `shelf`, and goes back there."""
 
-    def __init__(self, options: ReadOptions, offsets: OffsetRange) -> None:
+    def __init__(self, options: ReadOptions, offsets: OffsetRange, shelf: Shelf | None = None) -> None:
+        self._shelf = shelf or Shelf(keeps=False)
         self._options = options
         self._partition = offsets.partition
         self.start = offsets.start
@@ -62,11 +65,7 @@ class PartitionFetch:
     def batches(self) -> Iterator[list[RecordBatch]]:
         """The batches that a reader sees, some at a time, valid until the next are asked for. The first and the last
         ones may hold records outside of the range. CorruptRecordError if one cannot be what was written."""
-        with Brokers(self._options.consumer, self._options.patience_ms) as brokers:
-            if self._topic_id is not None:
-                brokers.reader.fetcher.topic_ids[self._partition.topic] = self._topic_id
-            brokers.reader.fetcher.is_lent_buffers = True
-            brokers.reader.assign([self._partition])
+        with self._shelf.lent(self._options, self._partition, self._topic_id) as brokers:
             brokers.reader.seek(self._partition, self._position)
             while self._position < self._end:
                 yield self._next_batches(brokers)
