@@ -20,10 +20,12 @@ from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
+from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.places import NOTEBOOKS
+from pykraft.datasets import flights_table
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
@@ -38,6 +40,12 @@ def flood(clients: int, **moved: int) -> dict[str, object]:
 def log_at(**moved: int) -> dict[str, object]:
     """The lever of notebook 02 as it stands, but for what was moved."""
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
+
+
+def replay(ask_by: str, **moved: int) -> dict[str, object]:
+    """The lever of notebook 23: three days of January, but for what was moved."""
+    still = {"from_day": 10, "to_day": 12, "late_percent": 5, "partitions": 6, "min_partitions": 0}
+    return {"ask_by": ask_by, **still, **moved}
 
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
@@ -79,6 +87,12 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_log, log_at(segment_mb=2, retention_mb=5), "is deleted: the log begins at 262,000"),
     (draw_log, log_at(segment_mb=2, retention_mb=5, offset=LAST_OFFSET), "Of 5 segments 2 are deleted"),
     (draw_log, log_at(offset=0), "the last entry at or below it: none, so the segment's beginning"),
+    (draw_replay, replay(OPTIONS), "243 of them of these days; late flights that are missing: 13"),
+    (draw_replay, replay(OPTIONS, late_percent=0), "5 tasks fetch 256 records, 256 of them of these days\n"),
+    (draw_replay, replay(PUSHED), "5 tasks fetch 1,941 records, 256 of them of these days\n"),
+    (draw_replay, replay(WHERE), "5 tasks fetch 2,701 records, 256 of them of these days\n"),
+    (draw_replay, replay(OPTIONS, min_partitions=12), "170 to 190 by task 0, 191 to 211 by task 1, 212 to 233 by"),
+    (draw_replay, replay(WHERE, partitions=1), "1 task fetches 2,701 records"),
 ]
 
 
@@ -104,6 +118,20 @@ def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chose
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="ApiVersions has the versions 0 to 5: choose one of them"):
         draw_request("ApiVersions", 6, "me", "by-hand")
+
+
+def test_days_that_run_backwards_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="to day is 9: choose a day from 10 on"):
+        draw_replay(10, 9, OPTIONS, 0, 6, 0)
+
+
+@pytest.mark.parametrize(("ask_by", "late"), [(OPTIONS, 0), (PUSHED, 5), (WHERE, 5)])
+def test_the_days_that_the_lever_of_notebook_23_plans_are_those_of_the_flights(ask_by: str, late: int) -> None:
+    """Counted again from the table, without a log, an index or a plan."""
+    rows = flights_table(["month", "time_hour"]).slice(0, 30_000).to_pylist()[::10]
+    days = [(row["time_hour"] - BEGIN).days + 1 for row in rows if row["month"] == 1]
+    wanted = sum(10 <= day <= 12 for day in days)
+    assert f"{wanted} of them of these days" in draw_replay(10, 12, ask_by, late, 6, 0).text
 
 
 def test_a_folder_that_is_none_and_one_that_is_never_cold_are_refused_in_a_sentence(tmp_path: Path) -> None:
