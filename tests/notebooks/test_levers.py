@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
+from pykraft.course.lessons.structured_streaming.kill_lever import BROKER, DEFAULT, DRIVER, ONCE, draw_kill, killed
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.places import NOTEBOOKS
@@ -29,6 +31,7 @@ from pykraft.datasets import flights_table
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
+LONG = pytest.mark.long
 PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
 
 
@@ -113,6 +116,40 @@ def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chose
     assert encrypted.sender_cpu > copied.sender_cpu and copied.gigabytes == encrypted.gigabytes == 2 * (1 << 20) / 1e9
     _, lent = measured(SENDFILE, 2, WARM, tmp_path)
     assert lent.copied_share == 0 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("after_step", "sink", "twice"),
+    [
+        pytest.param(6, DEFAULT, [], marks=LONG),  # nothing of batch 1 is written yet
+        pytest.param(7, DEFAULT, [8, 10, 12, 14], marks=LONG),  # one of its two tasks has written
+        (9, DEFAULT, [8, 9, 10, 11, 12, 13, 14, 15]),
+        pytest.param(10, DEFAULT, [], marks=LONG),  # the commit is in the checkpoint
+        pytest.param(7, ONCE, [], marks=LONG),
+        pytest.param(9, ONCE, [], marks=LONG),
+    ],
+)
+def test_a_driver_that_is_killed_in_notebook_24_leaves_what_its_sink_promises(
+    after_step: int, sink: str, twice: list[int]
+) -> None:
+    outcome = killed(DRIVER, after_step, sink)
+    assert outcome.status == -signal.SIGKILL and len(outcome.ran) == 2
+    assert sorted(number for number, count in outcome.times.items() if count > 1) == twice
+    assert sorted(outcome.times) == list(range(24))
+
+
+@pytest.mark.long
+def test_a_broker_that_is_killed_in_notebook_24_loses_nothing_and_the_same_driver_goes_on() -> None:
+    outcome = killed(BROKER, 9, DEFAULT)
+    assert outcome.status == 0 and len(outcome.ran) == 1
+    assert set(outcome.times.values()) == {1} and len(outcome.times) == 24
+
+
+@pytest.mark.long
+def test_the_picture_of_notebook_24_says_what_came_of_the_death() -> None:
+    text = draw_kill(DRIVER, 7, DEFAULT).text
+    assert "killed after 'task 1' of batch 1: 4 records are there twice, none is missing" in text
+    assert "the checkpoint at the death: offsets/0, commits/0, offsets/1\n" in text
 
 
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
