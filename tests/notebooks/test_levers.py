@@ -19,6 +19,7 @@ from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_prob
 from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
@@ -43,6 +44,12 @@ def flood(clients: int, **moved: int) -> dict[str, object]:
 def log_at(**moved: int) -> dict[str, object]:
     """The lever of notebook 02 as it stands, but for what was moved."""
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
+
+
+def parting(rule: str, step: int, **moved: object) -> dict[str, object]:
+    """The lever of notebook 12 as it stands, but for what was moved."""
+    still = {"leader": "0 0 2 2 5 5", "follower": "0 0 1 1 3 3", "high_watermark": 0}
+    return {"rule": rule, "step": step, **still, **moved}
 
 
 def replay(ask_by: str, **moved: int) -> dict[str, object]:
@@ -90,6 +97,13 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_log, log_at(segment_mb=2, retention_mb=5), "is deleted: the log begins at 262,000"),
     (draw_log, log_at(segment_mb=2, retention_mb=5, offset=LAST_OFFSET), "Of 5 segments 2 are deleted"),
     (draw_log, log_at(offset=0), "the last entry at or below it: none, so the segment's beginning"),
+    (draw_parting, parting(EPOCHS, 0), "At 4 offsets the two logs have different records.\n"),
+    (draw_parting, parting(EPOCHS, 1), "'My epoch 2 ends at 4.' It truncates to 4\n"),
+    (draw_parting, parting(EPOCHS, 2), "follower: epochs 0 0; truncated: 1 1 3 3\n"),
+    (draw_parting, parting(EPOCHS, 6), "Both logs are equal.\n"),
+    (draw_parting, parting(EPOCHS, 6, leader="0", follower="0 0 0"), "'My epoch 0 ends at 1.' It truncates to 1\n"),
+    (draw_parting, parting(HIGH_WATERMARK, 1), "If the leader dies now, 2 records that both had are lost.\n"),
+    (draw_parting, parting(HIGH_WATERMARK, 6, high_watermark=4), "At 2 offsets the two logs have different records.\n"),
     (draw_replay, replay(OPTIONS), "243 of them of these days; late flights that are missing: 13"),
     (draw_replay, replay(OPTIONS, late_percent=0), "5 tasks fetch 256 records, 256 of them of these days\n"),
     (draw_replay, replay(PUSHED), "5 tasks fetch 1,941 records, 256 of them of these days\n"),
@@ -155,6 +169,15 @@ def test_the_picture_of_notebook_24_says_what_came_of_the_death() -> None:
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="ApiVersions has the versions 0 to 5: choose one of them"):
         draw_request("ApiVersions", 6, "me", "by-hand")
+
+
+@pytest.mark.parametrize(
+    ("leader", "words"),
+    [("", "type 1 to 12 epochs"), ("0 x", "from 0 to 9"), ("2 1", "epochs never fall within a log")],
+)
+def test_a_log_that_cannot_be_is_refused_in_a_sentence(leader: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw_parting(leader, "0", EPOCHS, 0, 1)
 
 
 def test_days_that_run_backwards_are_refused_in_a_sentence() -> None:
