@@ -19,6 +19,7 @@ from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_prob
 from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
 from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
@@ -178,6 +179,22 @@ def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sente
 def test_a_log_that_cannot_be_is_refused_in_a_sentence(leader: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         draw_parting(leader, "0", EPOCHS, 0, 1)
+
+
+def test_the_timer_that_runs_out_is_the_one_that_is_set_and_elects_the_next_leader() -> None:
+    """The lever of notebook 13: without a leader for the fetch timeout, and for the other one with each split vote."""
+    found = [(fetch, elected(fetch, 300, EXACTLY, run)) for fetch, run in ((400, 3), (1_200, 3), (500, 8))]
+    for fetch, each in found:
+        assert max(left for some in each.timers.values() for _, left in some) == pytest.approx(fetch, abs=2)
+        wait_ms = each.ms - 300 * (each.epochs - 1)
+        assert fetch - 160 < wait_ms < fetch + 4
+    assert max(each.epochs for _, each in found) > 1
+
+
+def test_the_picture_of_notebook_13_has_the_time_without_a_leader_and_its_timers() -> None:
+    text = draw_election(500, 300, BY_CHANCE, 1).text
+    assert "784 ms without a leader: 2 elections, and node 3 leads\n" in text
+    assert "node 3: its timer runs out at 1,258, 1,616 ms" in text
 
 
 def test_days_that_run_backwards_are_refused_in_a_sentence() -> None:
