@@ -21,6 +21,7 @@ from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
 from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
+from pykraft.course.lessons.metadata_log.offset_lever import draw_offset, last_offset
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
@@ -98,6 +99,11 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_log, log_at(segment_mb=2, retention_mb=5), "is deleted: the log begins at 262,000"),
     (draw_log, log_at(segment_mb=2, retention_mb=5, offset=LAST_OFFSET), "Of 5 segments 2 are deleted"),
     (draw_log, log_at(offset=0), "the last entry at or below it: none, so the segment's beginning"),
+    (draw_offset, {"offset": 3}, "Offset 3, BeginTransaction: changes nothing"),
+    (draw_offset, {"offset": 12}, "Offset 12, RegisterBroker: broker 2 is new"),
+    (draw_offset, {"offset": 12}, "broker 2: fenced, epoch 12; 1 record"),
+    (draw_offset, {"offset": 13}, "broker 2 has changed\nbroker 2 was fenced, epoch 12. The image"),
+    (draw_offset, {"offset": last_offset()}, "partition t-0: leader 1, epoch 1, ISR 1, 2, 3; 3 records"),
     (draw_parting, parting(EPOCHS, 0), "At 4 offsets the two logs have different records.\n"),
     (draw_parting, parting(EPOCHS, 1), "'My epoch 2 ends at 4.' It truncates to 4\n"),
     (draw_parting, parting(EPOCHS, 2), "follower: epochs 0 0; truncated: 1 1 3 3\n"),
@@ -195,6 +201,11 @@ def test_the_picture_of_notebook_13_has_the_time_without_a_leader_and_its_timers
     text = draw_election(500, 300, BY_CHANCE, 1).text
     assert "784 ms without a leader: 2 elections, and node 3 leads\n" in text
     assert "node 3: its timer runs out at 1,258, 1,616 ms" in text
+
+
+def test_before_the_first_metadata_record_there_is_no_image() -> None:
+    with pytest.raises(ValueError, match="offset 2 is before the first metadata record"):
+        draw_offset(2)
 
 
 def test_days_that_run_backwards_are_refused_in_a_sentence() -> None:

@@ -34,7 +34,7 @@ _SIGNS = {"leader": "◆", "follower": "●", "candidate": "▲", "prospective":
 
 
 Timers = Mapping[int, Sequence[tuple[float, float]]]
-"""By node, at some milliseconds, how many milliseconds its timer has left. Straight lines lead from each to the next."""
+"""By node, at some milliseconds, how many milliseconds its timer has left. Straight lines lead from one to the next."""
 
 
 class Bar(NamedTuple):

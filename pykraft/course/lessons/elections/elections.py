@@ -19,6 +19,7 @@ from unittest.mock import patch
 from pykraft.common.core import FOREVER
 from pykraft.common.trace import TraceEvent
 from pykraft.raft.quorum_state import Follower, Leader, Nominee, Prospective, QuorumState
+from pykraft.records.batch import RecordBatch
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
 from pykraft.sim.interventions import Cut, Heal, Kill, Restart
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
@@ -32,14 +33,17 @@ _LIMIT_MS = 60_000
 
 
 def quorum_knobs(
-    nodes: int = 3, fetch_timeout_ms: int = FETCH_TIMEOUT_MS, election_timeout_ms: int = ELECTION_TIMEOUT_MS
+    nodes: int = 3,
+    fetch_timeout_ms: int = FETCH_TIMEOUT_MS,
+    election_timeout_ms: int = ELECTION_TIMEOUT_MS,
+    idle_ms: int = 100,
 ) -> Knobs:
     """So many nodes, one small topic, no clients, no faults."""
     properties = {
         **LESSON,
         "controller.quorum.fetch.timeout.ms": fetch_timeout_ms,
         "controller.quorum.election.timeout.ms": election_timeout_ms,
-        "metadata.max.idle.interval.ms": 100,
+        "metadata.max.idle.interval.ms": idle_ms,
         "internal.metadata.log.segment.bytes": 1 << 20,
     }
     none = replace(draw(_SHAPE_SEED), brokers=nodes, controllers=0, partitions=1, groups=(), producers=(), consumers=())
@@ -51,7 +55,7 @@ class Quorum:
     """Some controllers of one seed."""
 
     def __init__(self, seed: int, nodes: int = 3, **timeouts: int) -> None:
-        """`timeouts` are those of `quorum_knobs`."""
+        """`timeouts` are the other words of `quorum_knobs`."""
         self.seed = seed
         self._cluster = SimulatedCluster(seed, quorum_knobs(nodes, **timeouts))
         self._cluster.begin()
@@ -150,6 +154,12 @@ class Quorum:
         assert running is not None
         offset, epoch = running.raft.replica.log.end
         return epoch, offset
+
+    def committed(self, node: int) -> list[RecordBatch]:
+        """What a node has of the metadata log, up to its high watermark."""
+        running = self._cluster.nodes[node].node
+        assert running is not None
+        return running.raft.replica.log.batches_between(0, running.raft.high_watermark)
 
     # --- what is done to it -------------------------------------------------------------------------------------------
 
