@@ -17,8 +17,10 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.acks.acks_lever import draw_acks
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.committed.gap_lever import draw_gap
 from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
 from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
 from pykraft.course.lessons.metadata_log.offset_lever import draw_offset, last_offset
@@ -48,6 +50,17 @@ def log_at(**moved: int) -> dict[str, object]:
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
 
 
+def acks(level: str, **moved: int) -> dict[str, object]:
+    """The lever of notebook 10 as it stands, but for what was moved."""
+    return {"acks": level, "min_insync_replicas": 1, "slower_follower_ms": 0, "followers_cut_off": 0, **moved}
+
+
+def gap(level: str = "1", **moved: int) -> dict[str, object]:
+    """The lever of notebook 11 as it stands, but for what was moved."""
+    still = {"lag_time_max_ms": 1000, "followers_cut_off": 1, "min_insync_replicas": 1, "cut_for_ms": 2000}
+    return {"acks": level, **still, **moved}
+
+
 def parting(rule: str, step: int, **moved: object) -> dict[str, object]:
     """The lever of notebook 12 as it stands, but for what was moved."""
     still = {"leader": "0 0 2 2 5 5", "follower": "0 0 1 1 3 3", "high_watermark": 0}
@@ -65,6 +78,16 @@ def request(api: str, version: int, client_id: str = "me", name: str = "by-hand"
 
 
 MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
+    (draw_acks, acks("0"), "before the crash 0 ms for an acknowledgement; the crash takes 7 acknowledged records"),
+    (draw_acks, acks("1"), "acknowledged and gone: 25, 26, 27"),
+    (draw_acks, acks("all"), "before the crash 36 ms for an acknowledgement; the crash takes 0 acknowledged records"),
+    (draw_acks, acks("all", slower_follower_ms=40), "before the crash no acknowledgement; the crash takes 0"),
+    (draw_acks, acks("all", followers_cut_off=2), "acknowledged and gone: 0, 1, 2, 3, 4"),
+    (draw_acks, acks("all", followers_cut_off=2, min_insync_replicas=2), "acknowledged and gone: none"),
+    (draw_gap, gap(), "Up to 30 records wait to be committed, the oldest of them for 1,195 ms"),
+    (draw_gap, gap(lag_time_max_ms=300), "the oldest of them for 345 ms"),
+    (draw_gap, gap("all"), "Up to 21 records wait"),
+    (draw_gap, gap(followers_cut_off=2, min_insync_replicas=2), "Up to 51 records wait"),
     (draw_key, {"key": "JFK-LAX", "partitions": 6}, "murmur2 says 2, murmur3 says 3, CRC-32 says 1"),
     (draw_key, {"key": "JFK-LAX", "partitions": 8}, "murmur2: 0x3f7ff406, mod 8 = 6: partition 6"),
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
