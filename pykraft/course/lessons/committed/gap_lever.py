@@ -6,6 +6,7 @@ are mended. All nodes stay alive, and in touch with the controller.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 from pykraft.broker.replication.partition import Partition
@@ -37,7 +38,7 @@ class Watched(VirtualFailover):
     def cut(self, followers: int, at_ms: float, for_ms: float) -> None:
         """Cut so many followers off from the leader, and mend the links later."""
         leader, others = self._leader().config.node_id, self._followers()[:followers]
-        self._troubles.append((at_ms, lambda: [self._cut(leader, other) for other in others]))
+        self._troubles += [(at_ms, partial(self._cut, leader, other)) for other in others]
         self._troubles.append((at_ms + for_ms, self._cluster.network.mend_all))
 
     def _look(self) -> None:

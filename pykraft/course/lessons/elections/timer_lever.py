@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pykraft.course.lessons.elections.elections import Quorum, without_chance
 from pykraft.viz import Figure, roles_over_time
 
-BY_CHANCE, EXACTLY = "and up to as much again, by chance", "exactly"
+BY_CHANCE, EXACTLY = "up to twice as long", "exactly as long"
 _LED_MS, _BEFORE_MS, _AFTER_MS = 400, 150, 150
 _MOST_MS = 6_000
 
@@ -58,6 +58,7 @@ def elected(fetch_timeout_ms: int, election_timeout_ms: int, election_wait: str,
             watch.look()
         epochs, ms = quorum.epoch - epoch, quorum.now_ms - killed_ms
         quorum.run_until(watch.until(quorum.now_ms + _AFTER_MS))
+        watch.end()
     return Election(quorum, killed_ms, new, epochs, ms, watch.seen)
 
 
@@ -89,6 +90,11 @@ class _Watch:
                 if after is not None:
                     some.append((now, max(0.0, after - now)))
         self._deadlines = timers
+
+    def end(self) -> None:
+        """Note what each timer has left."""
+        for node, deadline in self._deadlines.items():
+            self.seen[node].append((self._quorum.now_ms, max(0.0, deadline - self._quorum.now_ms)))
 
     def forget(self, node: int) -> None:
         """The node is down: so is its timer."""
