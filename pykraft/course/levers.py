@@ -26,6 +26,8 @@ Control = str | tuple[int, int, int] | Sequence[str]
 """A field with its first text; the smallest value of a slider, the largest, and the one it begins with; a choice."""
 AT_ONCE_S = 0.1
 """A picture that takes less is drawn while the slider moves, any other one when it is let go."""
+SLOW_S = 2.0
+"""A picture that takes so long is slow, whatever it has read and imported the first time."""
 _UNITS = {"mb": "MB", "kb": "KB"}
 _NAME_STYLE = {"description_width": "initial"}
 _LAYOUT = {"width": "21em"}
@@ -35,12 +37,11 @@ def lever(draw: Callable[..., Figure], **controls: Control) -> object:
     """The figure that `draw` makes of the first values, with its controls on a live page. ValueError if a control
     cannot have its first value."""
     first = {name: _first(name, control) for name, control in controls.items()}
+    started = time.perf_counter()
     figure = draw(**first)
     if is_headless() or not is_notebook():
         return figure
-    started = time.perf_counter()
-    draw(**first)  # once more: the first time it may have read and imported much
-    is_quick = time.perf_counter() - started < AT_ONCE_S
+    is_quick = time.perf_counter() - started < SLOW_S and _seconds(draw, first) < AT_ONCE_S
     import ipywidgets
 
     handles = {name: _handle(name, control, is_quick) for name, control in controls.items()}
@@ -60,6 +61,13 @@ def lever(draw: Callable[..., Figure], **controls: Control) -> object:
         handle.observe(redraw, "value")
     row = ipywidgets.HBox([*handles.values()], layout={"flex_flow": "row wrap"})
     return ipywidgets.VBox([row, picture, wrong])
+
+
+def _seconds(draw: Callable[..., Figure], values: dict[str, object]) -> float:
+    """What the picture takes when it is drawn once more: the first time it may have read and imported much."""
+    started = time.perf_counter()
+    draw(**values)
+    return time.perf_counter() - started
 
 
 def _first(name: str, control: Control) -> object:

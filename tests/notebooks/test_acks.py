@@ -56,5 +56,5 @@ def test_a_crash_loses_what_no_follower_has_and_what_was_on_its_way(level: str, 
 
 @pytest.mark.long
 def test_a_producer_that_means_one_when_it_says_all_turns_the_notebook_red() -> None:
-    with pytest.raises(NotebookFailed, match=r"does not hold: acks=1 costs one round trip, and acks=all two"):
+    with pytest.raises(NotebookFailed, match=r"does not hold: acks=1 costs one round trip, acks=all two"):
         run("2. ", path=PATH, before=ALL_IS_ONE)

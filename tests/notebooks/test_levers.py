@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,17 +17,26 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.acks.acks_lever import draw_acks
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.committed.gap_lever import draw_gap
+from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
+from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
+from pykraft.course.lessons.metadata_log.offset_lever import draw_offset, last_offset
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
+from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
+from pykraft.course.lessons.structured_streaming.kill_lever import BROKER, DEFAULT, DRIVER, ONCE, draw_kill, killed
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.places import NOTEBOOKS
+from pykraft.datasets import flights_table
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
+LONG = pytest.mark.long
 PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
 
 
@@ -40,11 +50,44 @@ def log_at(**moved: int) -> dict[str, object]:
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
 
 
+def acks(level: str, **moved: int) -> dict[str, object]:
+    """The lever of notebook 10 as it stands, but for what was moved."""
+    return {"acks": level, "min_insync_replicas": 1, "slower_follower_ms": 0, "followers_cut_off": 0, **moved}
+
+
+def gap(level: str = "1", **moved: int) -> dict[str, object]:
+    """The lever of notebook 11 as it stands, but for what was moved."""
+    still = {"lag_time_max_ms": 1000, "followers_cut_off": 1, "min_insync_replicas": 1, "cut_for_ms": 2000}
+    return {"acks": level, **still, **moved}
+
+
+def parting(rule: str, step: int, **moved: object) -> dict[str, object]:
+    """The lever of notebook 12 as it stands, but for what was moved."""
+    still = {"leader": "0 0 2 2 5 5", "follower": "0 0 1 1 3 3", "high_watermark": 0}
+    return {"rule": rule, "step": step, **still, **moved}
+
+
+def replay(ask_by: str, **moved: int) -> dict[str, object]:
+    """The lever of notebook 23: three days of January, but for what was moved."""
+    still = {"from_day": 10, "to_day": 12, "late_percent": 5, "partitions": 6, "min_partitions": 0}
+    return {"ask_by": ask_by, **still, **moved}
+
+
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
     return {"api": api, "version": version, "client_id": client_id, "name": name}
 
 
 MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
+    (draw_acks, acks("0"), "before the crash 0 ms for an acknowledgement; the crash takes 7 acknowledged records"),
+    (draw_acks, acks("1"), "acknowledged and gone: 25, 26, 27"),
+    (draw_acks, acks("all"), "before the crash 36 ms for an acknowledgement; the crash takes 0 acknowledged records"),
+    (draw_acks, acks("all", slower_follower_ms=40), "before the crash no acknowledgement; the crash takes 0"),
+    (draw_acks, acks("all", followers_cut_off=2), "acknowledged and gone: 0, 1, 2, 3, 4"),
+    (draw_acks, acks("all", followers_cut_off=2, min_insync_replicas=2), "acknowledged and gone: none"),
+    (draw_gap, gap(), "Up to 30 records wait to be committed, the oldest of them for 1,195 ms"),
+    (draw_gap, gap(lag_time_max_ms=300), "the oldest of them for 345 ms"),
+    (draw_gap, gap("all"), "Up to 21 records wait"),
+    (draw_gap, gap(followers_cut_off=2, min_insync_replicas=2), "Up to 51 records wait"),
     (draw_key, {"key": "JFK-LAX", "partitions": 6}, "murmur2 says 2, murmur3 says 3, CRC-32 says 1"),
     (draw_key, {"key": "JFK-LAX", "partitions": 8}, "murmur2: 0x3f7ff406, mod 8 = 6: partition 6"),
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "194 of them were elsewhere with 6 partitions"),
@@ -79,6 +122,24 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_log, log_at(segment_mb=2, retention_mb=5), "is deleted: the log begins at 262,000"),
     (draw_log, log_at(segment_mb=2, retention_mb=5, offset=LAST_OFFSET), "Of 5 segments 2 are deleted"),
     (draw_log, log_at(offset=0), "the last entry at or below it: none, so the segment's beginning"),
+    (draw_offset, {"offset": 3}, "Offset 3, BeginTransaction: changes nothing"),
+    (draw_offset, {"offset": 12}, "Offset 12, RegisterBroker: broker 2 is new"),
+    (draw_offset, {"offset": 12}, "broker 2: fenced, epoch 12; 1 record"),
+    (draw_offset, {"offset": 13}, "broker 2 has changed\nbroker 2 was fenced, epoch 12. The image"),
+    (draw_offset, {"offset": last_offset()}, "partition t-0: leader 1, epoch 1, ISR 1, 2, 3; 3 records"),
+    (draw_parting, parting(EPOCHS, 0), "At 4 offsets the two logs have different records.\n"),
+    (draw_parting, parting(EPOCHS, 1), "'My epoch 2 ends at 4.' It truncates to 4\n"),
+    (draw_parting, parting(EPOCHS, 2), "follower: epochs 0 0; truncated: 1 1 3 3\n"),
+    (draw_parting, parting(EPOCHS, 6), "Both logs are equal.\n"),
+    (draw_parting, parting(EPOCHS, 6, leader="0", follower="0 0 0"), "'My epoch 0 ends at 1.' It truncates to 1\n"),
+    (draw_parting, parting(HIGH_WATERMARK, 1), "If the leader dies now, 2 records that both had are lost.\n"),
+    (draw_parting, parting(HIGH_WATERMARK, 6, high_watermark=4), "At 2 offsets the two logs have different records.\n"),
+    (draw_replay, replay(OPTIONS), "243 of them of these days; late flights that are missing: 13"),
+    (draw_replay, replay(OPTIONS, late_percent=0), "5 tasks fetch 256 records, 256 of them of these days\n"),
+    (draw_replay, replay(PUSHED), "5 tasks fetch 1,941 records, 256 of them of these days\n"),
+    (draw_replay, replay(WHERE), "5 tasks fetch 2,701 records, 256 of them of these days\n"),
+    (draw_replay, replay(OPTIONS, min_partitions=12), "170 to 190 by task 0, 191 to 211 by task 1, 212 to 233 by"),
+    (draw_replay, replay(WHERE, partitions=1), "1 task fetches 2,701 records"),
 ]
 
 
@@ -101,9 +162,87 @@ def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chose
     assert lent.copied_share == 0 and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("after_step", "sink", "twice"),
+    [
+        pytest.param(6, DEFAULT, [], marks=LONG),  # nothing of batch 1 is written yet
+        pytest.param(7, DEFAULT, [8, 10, 12, 14], marks=LONG),  # one of its two tasks has written
+        (9, DEFAULT, [8, 9, 10, 11, 12, 13, 14, 15]),
+        pytest.param(10, DEFAULT, [], marks=LONG),  # the commit is in the checkpoint
+        pytest.param(7, ONCE, [], marks=LONG),
+        pytest.param(9, ONCE, [], marks=LONG),
+    ],
+)
+def test_a_driver_that_is_killed_in_notebook_24_leaves_what_its_sink_promises(
+    after_step: int, sink: str, twice: list[int]
+) -> None:
+    outcome = killed(DRIVER, after_step, sink)
+    assert outcome.status == -signal.SIGKILL and len(outcome.ran) == 2
+    assert sorted(number for number, count in outcome.times.items() if count > 1) == twice
+    assert sorted(outcome.times) == list(range(24))
+
+
+@pytest.mark.long
+def test_a_broker_that_is_killed_in_notebook_24_loses_nothing_and_the_same_driver_goes_on() -> None:
+    outcome = killed(BROKER, 9, DEFAULT)
+    assert outcome.status == 0 and len(outcome.ran) == 1
+    assert set(outcome.times.values()) == {1} and len(outcome.times) == 24
+
+
+@pytest.mark.long
+def test_the_picture_of_notebook_24_says_what_came_of_the_death() -> None:
+    text = draw_kill(DRIVER, 7, DEFAULT).text
+    assert "killed after 'task 1' of batch 1: 4 records are there twice, none is missing" in text
+    assert "the checkpoint at the death: offsets/0, commits/0, offsets/1\n" in text
+
+
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="ApiVersions has the versions 0 to 5: choose one of them"):
         draw_request("ApiVersions", 6, "me", "by-hand")
+
+
+@pytest.mark.parametrize(
+    ("leader", "words"),
+    [("", "type 1 to 12 epochs"), ("0 x", "from 0 to 9"), ("2 1", "epochs never fall within a log")],
+)
+def test_a_log_that_cannot_be_is_refused_in_a_sentence(leader: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw_parting(leader, "0", EPOCHS, 0, 1)
+
+
+def test_the_timer_that_runs_out_is_the_one_that_is_set_and_elects_the_next_leader() -> None:
+    """The lever of notebook 13: without a leader for the fetch timeout, and for the other one with each split vote."""
+    found = [(fetch, elected(fetch, 300, EXACTLY, run)) for fetch, run in ((400, 3), (1_200, 3), (500, 8))]
+    for fetch, each in found:
+        assert max(left for some in each.timers.values() for _, left in some) == pytest.approx(fetch, abs=2)
+        wait_ms = each.ms - 300 * (each.epochs - 1)
+        assert fetch - 160 < wait_ms < fetch + 4
+    assert max(each.epochs for _, each in found) > 1
+
+
+def test_the_picture_of_notebook_13_has_the_time_without_a_leader_and_its_timers() -> None:
+    text = draw_election(500, 300, BY_CHANCE, 1).text
+    assert "784 ms without a leader: 2 elections, and node 3 leads\n" in text
+    assert "node 3: its timer runs out at 1,258, 1,616 ms" in text
+
+
+def test_before_the_first_metadata_record_there_is_no_image() -> None:
+    with pytest.raises(ValueError, match="offset 2 is before the first metadata record"):
+        draw_offset(2)
+
+
+def test_days_that_run_backwards_are_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="to day is 9: choose a day from 10 on"):
+        draw_replay(10, 9, OPTIONS, 0, 6, 0)
+
+
+@pytest.mark.parametrize(("ask_by", "late"), [(OPTIONS, 0), (PUSHED, 5), (WHERE, 5)])
+def test_the_days_that_the_lever_of_notebook_23_plans_are_those_of_the_flights(ask_by: str, late: int) -> None:
+    """Counted again from the table, without a log, an index or a plan."""
+    rows = flights_table(["month", "time_hour"]).slice(0, 30_000).to_pylist()[::10]
+    days = [(row["time_hour"] - BEGIN).days + 1 for row in rows if row["month"] == 1]
+    wanted = sum(10 <= day <= 12 for day in days)
+    assert f"{wanted} of them of these days" in draw_replay(10, 12, ask_by, late, 6, 0).text
 
 
 def test_a_folder_that_is_none_and_one_that_is_never_cold_are_refused_in_a_sentence(tmp_path: Path) -> None:

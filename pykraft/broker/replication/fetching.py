@@ -14,13 +14,14 @@ org.apache.kafka.server.storage.log.{FetchParams,FetchPartitionData,LogReadResul
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pykraft.broker.replication.partition import Partition
 from pykraft.common.core import FileRegion
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, OffsetAndEpoch, TopicPartition, Uuid
 from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.transaction_index import AbortedTransaction
 
 NO_REPLICA = -1
@@ -154,7 +155,14 @@ def is_prefix(partition: Partition, place: FetchPlace) -> bool:
     return is_within and diverging_end(partition, place) is None
 
 
-def diverging_end(partition: Partition, place: FetchPlace) -> OffsetAndEpoch | None:
+class HoldsLog(Protocol):
+    """What `diverging_end` needs of a `Partition`."""
+
+    @property
+    def log(self) -> UnifiedLog: ...
+
+
+def diverging_end(partition: HoldsLog, place: FetchPlace) -> OffsetAndEpoch | None:
     """Where the reader's last epoch ends here, if its log is no prefix of this one."""
     if place.last_fetched_epoch < 0:
         return None

@@ -34,7 +34,7 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.rooms import Room
 from pykraft.common.settings.config import Config
 from pykraft.common.trace import Tracer
-from pykraft.common.types import Node, TopicPartition
+from pykraft.common.types import Node, OffsetAndEpoch, TopicPartition
 from pykraft.protocol.messages.data import (
     EARLIEST_TIMESTAMP,
     FetchRequest,
@@ -301,8 +301,7 @@ class ReplicaFetcher:
         log = partition.log
         if leaders_end.end_offset < 0:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader says that the logs part, and not where")
-        ours = log.end_offset_for(leaders_end.epoch)
-        agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)
+        agreed = agreed_end(log, OffsetAndEpoch(leaders_end.end_offset, leaders_end.epoch))
         damage = log.damage_below(agreed)
         if damage is not None and damage < log.high_watermark:
             # This replica may still be elected: it keeps what is committed, and falls out of the ISR, as Kafka's does.
@@ -361,3 +360,10 @@ class ReplicaFetcher:
 def _asked(followed: _Followed) -> _Asked:
     """What a request says of this partition now."""
     return _Asked(followed, followed.partition.leader_epoch, followed.partition.log.log_end_offset)
+
+
+def agreed_end(log: UnifiedLog, leaders_end: OffsetAndEpoch) -> int:
+    """Up to where a follower's log may agree with its leader's, whose epoch (the largest up to the follower's) ends
+    there."""
+    ours = log.end_offset_for(leaders_end.epoch)
+    return min(leaders_end.offset, log.log_end_offset if ours is None else ours.offset)

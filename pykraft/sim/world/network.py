@@ -165,6 +165,7 @@ class Network:
         self._late = late or Random("late")
         self._late_to_clients = late_to_clients or Random("late to clients")
         self.weather = Weather()
+        self._slower: dict[Link, int] = {}
         self._hosts: dict[Endpoint, Host] = {}
         self._cut: set[Link] = set()
         self._clogged: dict[Link, int] = {}
@@ -246,6 +247,10 @@ class Network:
     def hold_answers(self, name: str, until_us: int) -> None:
         """Let no broker's answer arrive at this host before that time."""
         self._answers_at[name] = until_us
+
+    def slow_down(self, source: str, target: str, by_us: int) -> None:
+        """Let each piece on this link take so much longer."""
+        self._slower[source, target] = by_us
 
     def _latency_us(self) -> int:
         weather = self.weather
@@ -336,7 +341,8 @@ class Network:
         self._plan_arrival(source.other)
 
     def _plan_arrival(self, end: End) -> None:
-        latency_us = self._latency_us() + self._lateness_us(end)
+        slower_us = self._slower.get((end.other.host.name, end.host.name), 0)
+        latency_us = self._latency_us() + self._lateness_us(end) + slower_us
         if self.delays and (delay := self.delays.get(end.other.host.name)) is not None:
             latency_us += delay()
         time_us = max(self._scheduler.now_us + latency_us, self._not_before_us(end))

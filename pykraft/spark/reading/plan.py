@@ -14,31 +14,47 @@ Follows org.apache.spark.sql.kafka010.{KafkaOffsetReaderAdmin,KafkaOffsetRangeCa
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from pykraft.common.errors import ConfigError, ErrorCode, KafkaError
 from pykraft.common.types import ZERO_UUID, TopicPartition, Uuid
 from pykraft.spark.brokers import Brokers
 from pykraft.spark.options import EARLIEST, LATEST, Bound, ReadOptions
 from pykraft.spark.reading.fetch import OffsetRange
-from pykraft.spark.reading.pushdown import NO_OFFSET, PushedFilters
+from pykraft.spark.reading.pushdown import NO_OFFSET, LooksUpOffsets, PushedFilters
 
 Offsets = Mapping[TopicPartition, int]
+
+
+class KnowsTopics(LooksUpOffsets, Protocol):
+    """What is needed of `Brokers`: which partitions there are, the ids of their topics, and their offsets."""
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]: ...
+
+    def existing_partitions(self, topics: Iterable[str] | None) -> list[TopicPartition]: ...
+
+    def topic_id(self, topic: str) -> Uuid: ...
 
 
 def plan(options: ReadOptions, pushed: PushedFilters | None = None) -> list[OffsetRange]:
     """The ranges to read, none of them empty: what the `pushed` filters leave of what was asked for. ConfigError or
     KafkaError, with one sentence, if it cannot be planned."""
     with Brokers(options.consumer, options.patience_ms) as brokers:
-        partitions = assigned_partitions(options, brokers)
-        topic_ids = {one.topic: brokers.topic_id(one.topic) for one in partitions}  # before the offsets are asked for
-        starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
-        ends = _resolve(options.ending, partitions, brokers, latest_if_none=True)
-        ranges = [OffsetRange(one, starts[one], ends[one], _known(topic_ids[one.topic])) for one in partitions]
-        if not isinstance(options.starting.marks, int) or not isinstance(options.ending.marks, int):
-            ranges = _within_the_logs(ranges, options, brokers)
-        if pushed is not None:
-            ranges = pushed.clipped(ranges, brokers)
+        return plan_on(brokers, options, pushed)
+
+
+def plan_on(brokers: KnowsTopics, options: ReadOptions, pushed: PushedFilters | None = None) -> list[OffsetRange]:
+    """The same, asked of these brokers."""
+    partitions = assigned_partitions(options, brokers)
+    topic_ids = {one.topic: brokers.topic_id(one.topic) for one in partitions}  # before the offsets are asked for
+    starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
+    ends = _resolve(options.ending, partitions, brokers, latest_if_none=True)
+    ranges = [OffsetRange(one, starts[one], ends[one], _known(topic_ids[one.topic])) for one in partitions]
+    if not isinstance(options.starting.marks, int) or not isinstance(options.ending.marks, int):
+        ranges = _within_the_logs(ranges, options, brokers)
+    if pushed is not None:
+        ranges = pushed.clipped(ranges, brokers)
     return cut(ranges, options.min_partitions, options.max_records_per_partition)
 
 
@@ -47,7 +63,7 @@ def _known(topic_id: Uuid) -> Uuid | None:
     return None if topic_id == ZERO_UUID else topic_id
 
 
-def assigned_partitions(options: ReadOptions, brokers: Brokers) -> list[TopicPartition]:
+def assigned_partitions(options: ReadOptions, brokers: KnowsTopics) -> list[TopicPartition]:
     """The partitions that were asked for, in order; KafkaError if one does not exist."""
     if options.pattern:
         return [one for one in brokers.existing_partitions(None) if re.search(options.pattern, one.topic)]
@@ -61,7 +77,7 @@ def assigned_partitions(options: ReadOptions, brokers: Brokers) -> list[TopicPar
 
 
 def starting_offsets(
-    options: ReadOptions, partitions: Sequence[TopicPartition], brokers: Brokers
+    options: ReadOptions, partitions: Sequence[TopicPartition], brokers: KnowsTopics
 ) -> dict[TopicPartition, int]:
     """Where a stream begins, in each partition: within its log, or it is an error."""
     starts = _resolve(options.starting, partitions, brokers, options.latest_if_none_as_young)
@@ -73,7 +89,7 @@ def starting_offsets(
 
 
 def _resolve(
-    bound: Bound, partitions: Sequence[TopicPartition], brokers: Brokers, latest_if_none: bool
+    bound: Bound, partitions: Sequence[TopicPartition], brokers: KnowsTopics, latest_if_none: bool
 ) -> dict[TopicPartition, int]:
     """The offset of one end of what is read, in each partition."""
     marks = dict.fromkeys(partitions, bound.marks) if isinstance(bound.marks, int) else dict(bound.marks)
@@ -97,7 +113,7 @@ def _resolve(
     return found
 
 
-def _within_the_logs(ranges: Sequence[OffsetRange], options: ReadOptions, brokers: Brokers) -> list[OffsetRange]:
+def _within_the_logs(ranges: Sequence[OffsetRange], options: ReadOptions, brokers: KnowsTopics) -> list[OffsetRange]:
     """The same ranges where the logs have them; otherwise an error, or what the logs have of them."""
     partitions = [offsets.partition for offsets in ranges]
     firsts = brokers.offsets(dict.fromkeys(partitions, EARLIEST))

@@ -11,6 +11,8 @@
 So an election is where a colour begins: one high bar, and low bars of the same colour in the other rows. Frames that no
 high bar of their epoch follows are a split vote. What was done from outside is a dashed line with its name.
 
+With `timers` there is a slope below each row: how long the node still waits. It falls to zero where the timer runs out.
+
 The text beside the picture has the same facts.
 """
 
@@ -26,8 +28,13 @@ from pykraft.viz.drawing.svg import Svg, text_width
 MOST_BARS = 300
 _COLOURS = (palette.BLUE, palette.ORANGE, palette.GREEN, palette.PURPLE, palette.SKY, palette.YELLOW)
 _LEFT, _TOP, _MARK, _ROW, _HIGH, _LOW = 80.0, 74.0, 16.0, 46.0, 30.0, 14.0
+_SLOPE = 38.0
 _NARROWEST = 3.0
 _SIGNS = {"leader": "◆", "follower": "●", "candidate": "▲", "prospective": "▲"}
+
+
+Timers = Mapping[int, Sequence[tuple[float, float]]]
+"""By node, at some milliseconds, how many milliseconds its timer has left. Straight lines lead from one to the next."""
 
 
 class Bar(NamedTuple):
@@ -41,7 +48,12 @@ class Bar(NamedTuple):
 
 
 def roles_over_time(
-    bars: Sequence[Bar], *, title: str, note: str = "", marks: Mapping[str, float] | None = None
+    bars: Sequence[Bar],
+    *,
+    title: str,
+    note: str = "",
+    marks: Mapping[str, float] | None = None,
+    timers: Timers | None = None,
 ) -> Figure:
     """Draw the bars, which begin at the first one's start. `marks` are moments with their names. ValueError if there is
     no bar, or more than 300."""
@@ -52,22 +64,26 @@ def roles_over_time(
     axis = _Axis(start, max(end, start + 1))
     seen = {name: time for name, time in (marks or {}).items() if start <= time <= end}
     top = _TOP + _MARK * min(3, len(seen))
-    foot = top + _ROW * len(nodes)
+    row_height = _ROW + (_SLOPE if timers else 0)
+    foot = top + row_height * len(nodes)
     svg = headed(title, note, foot + 62)
     at_marks = {name: axis.at(time) for name, time in seen.items()}
     draw_marks(svg, at_marks, top - 4, foot)  # below the bars, and beside their numbers
     for row, node in enumerate(nodes):
-        svg.text(0, top + _ROW * row + 24, f"node {node}", 13, bold=True)
+        svg.text(0, top + row_height * row + 24, f"node {node}", 13, bold=True)
         # What is short is drawn last, or its neighbours would hide it.
         own = sorted((bar for bar in bars if bar.node == node), key=lambda bar: bar.start_ms - bar.end_ms)
         for bar in own:
-            _draw_bar(svg, axis, bar, top + _ROW * row + 4, list(at_marks.values()))
+            _draw_bar(svg, axis, bar, top + row_height * row + 4, list(at_marks.values()))
+        if timers:
+            _draw_timer(svg, axis, timers.get(node, ()), top + row_height * (row + 1) - 8, _most(timers))
     _draw_times(svg, axis, foot + 8)
     legend = (
         "colour and number: the epoch · ◆ leader · ● follower · ▲ candidate · ▲ dashed: prospective · line: neither"
     )
     svg.text(0, foot + 50, legend, 12.5, opacity=palette.FAINT)
-    return finished(svg, title, note, list(_in_words(bars, seen)), {"data": [], "layout": {}})
+    words = [*_in_words(bars, seen), *_timers_in_words(timers or {})]
+    return finished(svg, title, note, words, {"data": [], "layout": {}})
 
 
 class _Axis:
@@ -102,6 +118,31 @@ def _draw_bar(svg: Svg, axis: _Axis, bar: Bar, y: float, marks: Sequence[float])
     if text_width(label, size, bold=True) + 6 <= width:
         place = _beside(marks, x, x + width, text_width(label, size, bold=True))
         svg.text(place, middle + 4.5, label, size, anchor="middle", bold=True, fill=ink)
+
+
+def _most(timers: Timers) -> float:
+    return max((left for some in timers.values() for _, left in some), default=1.0) or 1.0
+
+
+def _draw_timer(svg: Svg, axis: _Axis, some: Sequence[tuple[float, float]], y: float, most: float) -> None:
+    """The slope of one node. A gap between two of its lines is a time without a timer."""
+    svg.text(0, y - 2, "timer", 12, opacity=palette.FAINT)
+    svg.line(_LEFT, y, WIDTH - 4, y, stroke="currentColor", stroke_opacity="0.3")
+    drawn, last = [], None
+    for time, left in some:
+        x, top = axis.at(min(max(time, axis.start), axis.end)), y - (_SLOPE - 4) * left / most
+        drawn.append(f"{'M' if last is None or left > last else 'L'}{x:.1f} {top:.1f}")
+        last = left
+        if left <= 0:
+            svg.element("circle", cx=x, cy=y, r=4, fill=palette.VERMILLION)
+    if drawn:
+        svg.path("".join(drawn), fill="none", stroke=palette.VERMILLION, stroke_width="2")
+
+
+def _timers_in_words(timers: Timers) -> Iterator[str]:
+    for node, some in timers.items():
+        out = [amount(time) for time, left in some if left <= 0]
+        yield f"node {node}: its timer runs out at {', '.join(out)} ms" if out else f"node {node}: no timer runs out"
 
 
 def _beside(marks: Sequence[float], left: float, right: float, width: float) -> float:

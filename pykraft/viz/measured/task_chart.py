@@ -3,7 +3,10 @@
 `read_by_tasks` draws each partition's log as a strip, cut where one task's offsets end and the next one's begin, and
 each core as a lane in which the tasks stand as they ran. A task has the same number on both sides, and the colour of
 its partition. All strips have one scale, and so have all lanes: equal widths are equal numbers of records, or equal
-times. Without tasks the strips take the whole width.
+times. Without tasks the strips take the whole width. Where some of a strip has a reader, what has none is hollow.
+
+`wanted` are the records that a query is about, drawn as a line below the strip: dark where a task reads them, and with
+a red ✕ where none does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +16,8 @@ from pykraft.viz.drawing.charts import WIDTH, amount, finished, headed, layout, 
 from pykraft.viz.drawing.figure import Figure, Spec
 from pykraft.viz.drawing.svg import Svg, shortened, text_width
 
-Pieces = Mapping[str, Sequence[tuple[int, int, int | None]]]
+Piece = tuple[int, int, int | None]
+Pieces = Mapping[str, Sequence[Piece]]
 """By partition, in order of offsets: the first offset, the end, and the number of the task that reads it, if any."""
 Ran = Sequence[tuple[int, float, float]]
 """The number of a task, the second in which it began, and the seconds that it took."""
@@ -24,8 +28,17 @@ _HALF, _RIGHT = 470.0, 540.0
 """Where the strips end, and where the lanes begin, if there are tasks."""
 
 
-def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = "", reader: str = "task") -> Figure:
-    """The strips, and the lanes of the tasks. `reader` is what a number means. ValueError without a partition."""
+def read_by_tasks(
+    pieces: Pieces,
+    tasks: Ran = (),
+    *,
+    title: str,
+    note: str = "",
+    reader: str = "task",
+    wanted: Mapping[str, Sequence[int]] | None = None,
+) -> Figure:
+    """The strips, and the lanes of the tasks. `reader` is what a number means; `wanted` are offsets by partition.
+    ValueError without a partition."""
     need([end for some in pieces.values() for _, end, _ in some] or [0.0] * len(pieces), "read_by_tasks")
     left = min(200.0, max(text_width(name, 13) for name in pieces)) + 12
     right = _HALF if tasks else WIDTH - 90.0
@@ -38,14 +51,21 @@ def read_by_tasks(pieces: Pieces, tasks: Ran = (), *, title: str, note: str = ""
     for row, (name, some) in enumerate(pieces.items()):
         y = _TOP + _ROW * row
         svg.text(left - 10, y + 17, shortened(name, left - 11, 13), 13, anchor="end")
+        scale = (right - left - 60) / longest
         for first, end, task in some:
-            _draw_piece(svg, left, y, (first, end), (right - left - 60) / longest, colours[name], task)
+            colour = "none" if is_numbered and task is None else colours[name]
+            _draw_piece(svg, left, y, (first, end), scale, colour, task)
+        if wanted is not None:
+            _draw_wanted(svg, left, y + _STRIP, scale, some, wanted.get(name, ()))
         last = some[-1][1] if some else 0
         text = amount(last) if last else "empty"
         svg.text(left + last * (right - left - 60) / longest + 7, y + 17, text, 12.5, opacity=palette.FAINT)
     partition_of = {task: name for name, some in pieces.items() for *_, task in some if task is not None}
     if tasks:
         _draw_lanes(svg, tasks, {task: colours[name] for task, name in partition_of.items()}, len(pieces))
+    if wanted is not None:
+        key = "hollow: not read · line below: the rows that you want · ✕: one of them that no task reads"
+        svg.text(left, _TOP + _ROW * max(2, len(pieces)) + 18, key, 12.5, opacity=palette.FAINT)
     return finished(svg, title, note, list(_in_words(pieces, tasks, reader)), _spec(tasks, partition_of, title))
 
 
@@ -55,6 +75,22 @@ def _draw_piece(
     x, width = left + offsets[0] * scale, (offsets[1] - offsets[0]) * scale
     svg.rect(x, y, max(1.0, width), _STRIP, fill=colour, stroke="currentColor", stroke_opacity="0.6")
     _number(svg, x, y, width, task, colour)
+
+
+def _draw_wanted(svg: Svg, left: float, y: float, scale: float, some: Sequence[Piece], wanted: Sequence[int]) -> None:
+    """One stroke for each run of offsets that are read, and a cross for each one that is not."""
+    read = [(first, end) for first, end, task in some if task is not None]
+    runs: list[list[int]] = []
+    for offset in wanted:
+        if not any(first <= offset < end for first, end in read):
+            x = left + (offset + 0.5) * scale
+            svg.path(f"M{x - 3:.1f} {y + 1:.1f}l6 6m0 -6l-6 6", stroke=palette.VERMILLION, stroke_width="2")
+        elif runs and runs[-1][1] == offset:
+            runs[-1][1] = offset + 1
+        else:
+            runs.append([offset, offset + 1])
+    for first, end in runs:
+        svg.rect(left + first * scale, y + 2, max(0.8, (end - first) * scale), 4, fill="currentColor")
 
 
 def _number(svg: Svg, x: float, y: float, width: float, task: int | None, colour: str) -> None:

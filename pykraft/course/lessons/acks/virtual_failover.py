@@ -52,6 +52,19 @@ class VirtualFailover(VirtualProducer):
         """All three machines stop at this moment, and start again a second later."""
         self._troubles.append((at_ms, self._lose_power))
 
+    def slow_follower(self, ms: float) -> None:
+        """From now on each message between the leader and one follower takes so much longer."""
+        leader, follower = f"node-{self._leader().config.node_id}", f"node-{self._followers()[0]}"
+        for link in ((leader, follower), (follower, leader)):
+            self._cluster.network.slow_down(*link, round(ms * US_PER_MS))
+
+    def leave_out(self, followers: int) -> None:
+        """Cut so many followers off from the leader, and wait until the ISR is without them."""
+        leader = self._leader().config.node_id
+        for other in self._followers()[:followers]:
+            self._cut(leader, other)
+        self._pass(self.PROPERTIES["replica.lag.time.max.ms"] * 2 + _UNDER_WAY_MS)
+
     def cut_followers_off(self, at_ms: float) -> None:
         """From this moment on the leader and the followers do not hear each other."""
         self._troubles.append((at_ms, self._cut_followers_off))
@@ -68,6 +81,15 @@ class VirtualFailover(VirtualProducer):
         """Those that were acknowledged and are not in the log that the cluster goes on with."""
         self._settle()
         return sorted(set(self._latency) - set(self.log))
+
+    @property
+    def waits(self) -> list[tuple[float, float | None]]:
+        """Of each record, in the order of their numbers, when the program sent it and when it was acknowledged, if it
+        was: milliseconds since `send` began."""
+        return [
+            (taken, taken + self._latency[number] if number in self._latency else None)
+            for number, taken in sorted(self._taken.items())
+        ]
 
     def one_way(self) -> tuple[list[str], list[Way]]:
         """Send one record: the columns and the steps of its way, as `pykraft.viz.record_way` draws them. The first
@@ -120,11 +142,16 @@ class VirtualFailover(VirtualProducer):
             self._scheduler.after(_OFF_MS * US_PER_MS, machine.start)
 
     def _cut_followers_off(self) -> None:
+        for other in self._followers():
+            self._cut(self._leader().config.node_id, other)
+
+    def _followers(self) -> list[int]:
         leader = self._leader().config.node_id
-        for other in range(1, self.REPLICAS + 1):
-            if other != leader:
-                self._cluster.network.cut(f"node-{leader}", f"node-{other}")
-                self._cluster.network.cut(f"node-{other}", f"node-{leader}")
+        return [node for node in range(1, self.REPLICAS + 1) if node != leader]
+
+    def _cut(self, one: int, other: int) -> None:
+        self._cluster.network.cut(f"node-{one}", f"node-{other}")
+        self._cluster.network.cut(f"node-{other}", f"node-{one}")
 
     def _settle(self) -> None:
         """Let a second pass, so that what is under way arrives; then wait for a leader, five seconds at most."""

@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 from pykraft.common.core import FOREVER
 from pykraft.common.trace import TraceEvent
-from pykraft.raft.quorum_state import Leader, Nominee, Prospective, QuorumState
+from pykraft.raft.quorum_state import Follower, Leader, Nominee, Prospective, QuorumState
+from pykraft.records.batch import RecordBatch
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
 from pykraft.sim.interventions import Cut, Heal, Kill, Restart
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
@@ -31,13 +32,18 @@ _SHAPE_SEED, _SEEDS = 2, 100
 _LIMIT_MS = 60_000
 
 
-def quorum_knobs(nodes: int = 3) -> Knobs:
+def quorum_knobs(
+    nodes: int = 3,
+    fetch_timeout_ms: int = FETCH_TIMEOUT_MS,
+    election_timeout_ms: int = ELECTION_TIMEOUT_MS,
+    idle_ms: int = 100,
+) -> Knobs:
     """So many nodes, one small topic, no clients, no faults."""
     properties = {
         **LESSON,
-        "controller.quorum.fetch.timeout.ms": FETCH_TIMEOUT_MS,
-        "controller.quorum.election.timeout.ms": ELECTION_TIMEOUT_MS,
-        "metadata.max.idle.interval.ms": 100,
+        "controller.quorum.fetch.timeout.ms": fetch_timeout_ms,
+        "controller.quorum.election.timeout.ms": election_timeout_ms,
+        "metadata.max.idle.interval.ms": idle_ms,
         "internal.metadata.log.segment.bytes": 1 << 20,
     }
     none = replace(draw(_SHAPE_SEED), brokers=nodes, controllers=0, partitions=1, groups=(), producers=(), consumers=())
@@ -48,9 +54,10 @@ def quorum_knobs(nodes: int = 3) -> Knobs:
 class Quorum:
     """Some controllers of one seed."""
 
-    def __init__(self, seed: int, nodes: int = 3) -> None:
+    def __init__(self, seed: int, nodes: int = 3, **timeouts: int) -> None:
+        """`timeouts` are the other words of `quorum_knobs`."""
         self.seed = seed
-        self._cluster = SimulatedCluster(seed, quorum_knobs(nodes))
+        self._cluster = SimulatedCluster(seed, quorum_knobs(nodes, **timeouts))
         self._cluster.begin()
         self.marks: dict[str, float] = {}
         """What was done to it, and when."""
@@ -76,6 +83,11 @@ class Quorum:
         self.run_until(lambda: self._is_led(after_epoch))
         assert self.leader is not None
         return self.leader
+
+    def run_until_led_or(self, until_ms: float, after_epoch: int) -> int | None:
+        """The same until this moment at most; None if no node leads by then."""
+        self.run_until(lambda: self._is_led(after_epoch) or self.now_ms >= until_ms)
+        return self.leader if self._is_led(after_epoch) else None
 
     def _is_led(self, after_epoch: int) -> bool:
         leader = self.leader
@@ -113,6 +125,20 @@ class Quorum:
         """The one in the highest epoch, if it leads."""
         return next((node for node, epoch in self.leaders.items() if epoch == self.epoch), None)
 
+    def timers(self) -> dict[int, float]:
+        """By node, when its timer runs out: a follower's for the next answer, another node's for the next attempt. A
+        leader has none of these."""
+        lead_ms = self._cluster.scheduler.now_us // 1000 - self._cluster.scheduler.now
+        found = {}
+        for node in self.running:
+            role = self._quorum(node).role
+            deadline = (
+                role.fetch_deadline if isinstance(role, Follower) else getattr(role, "election_deadline", FOREVER)
+            )
+            if deadline < FOREVER:
+                found[node] = deadline + lead_ms
+        return found
+
     def followers(self) -> list[int]:
         return [node for node in self.running if node != self.leader]
 
@@ -128,6 +154,12 @@ class Quorum:
         assert running is not None
         offset, epoch = running.raft.replica.log.end
         return epoch, offset
+
+    def committed(self, node: int) -> list[RecordBatch]:
+        """What a node has of the metadata log, up to its high watermark."""
+        running = self._cluster.nodes[node].node
+        assert running is not None
+        return running.raft.replica.log.batches_between(0, running.raft.high_watermark)
 
     # --- what is done to it -------------------------------------------------------------------------------------------
 
@@ -217,7 +249,7 @@ def without_chance() -> Iterator[None]:
     """Every node waits exactly the election timeout, and no longer by chance."""
 
     def deadline(quorum: QuorumState, now: int) -> int:
-        return now + ELECTION_TIMEOUT_MS if quorum.is_voter else FOREVER
+        return now + quorum._election_timeout_ms if quorum.is_voter else FOREVER
 
     with patch.object(QuorumState, "_election_deadline", deadline):
         yield

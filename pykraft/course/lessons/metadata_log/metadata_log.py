@@ -35,7 +35,7 @@ from pykraft.protocol.messages.records import (
 )
 from pykraft.raft.log.listener import CommittedBatch
 from pykraft.raft.log.snapshot import snapshot_of
-from pykraft.records.batch import batches
+from pykraft.records.batch import RecordBatch, batches
 
 if TYPE_CHECKING:
     from pykraft.cluster import Cluster
@@ -71,7 +71,12 @@ def metadata_log(cluster: "Cluster", node: int | None = None, start: int = 0) ->
 
 
 def _entries(path: Path) -> Iterator[Entry]:
-    for batch in batches(memoryview(path.read_bytes())):
+    return entries_of(batches(memoryview(path.read_bytes())))
+
+
+def entries_of(found: Iterable[RecordBatch]) -> Iterator[Entry]:
+    """The metadata records of these batches."""
+    for batch in found:
         for record in () if batch.is_control else batch.records():
             assert record.value is not None
             yield Entry(record.offset, decode_metadata_record(record.value)[0])
@@ -80,7 +85,12 @@ def _entries(path: Path) -> Iterator[Entry]:
 def since(cluster: "Cluster", entry: Entry | int) -> list[Entry]:
     """What was committed after this record, without the records that say nothing."""
     after = entry.offset + 1 if isinstance(entry, Entry) else entry
-    return [each for each in metadata_log(cluster, start=after) if not isinstance(each.record, _FRAMES)]
+    return [each for each in metadata_log(cluster, start=after) if says_something(each)]
+
+
+def says_something(entry: Entry) -> bool:
+    """Whether a record is about the cluster: others frame a transaction, or move the log's end."""
+    return not isinstance(entry.record, _FRAMES)
 
 
 def replayed(entries: Iterable[Entry]) -> MetadataImage:

@@ -5,21 +5,17 @@ At each move a log of pykraft's own (`UnifiedLog`) is written on a disk in memor
 offset is looked up in it. How many reads that takes is not said: the notebook asks for it.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
 
-from pykraft.common.settings.config import Config
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
+from pykraft.course.rigs.memory_log import empty_log
 from pykraft.records.batch import RecordBatch
 from pykraft.records.builder import RecordBatchBuilder
 from pykraft.runtime.clock import SystemClock
-from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import AppendOrigin
-from pykraft.storage.upkeep.log_loader import LogLoader
 from pykraft.storage.upkeep.retention import delete_old_segments
 from pykraft.viz import Figure
 from pykraft.viz.logs.lookup_chart import Batch, Segment, lookup_chart
@@ -29,7 +25,6 @@ BATCHES, RECORDS = 600, 1_000
 LAST_OFFSET = BATCHES * RECORDS - 1
 _VALUE = b"1234567"
 _MB, _KB = 1 << 20, 1 << 10
-_T = TypeVar("_T")
 
 
 def draw_log(offset: int, segment_mb: int, index_interval_kb: int, retention_mb: int) -> Figure:
@@ -54,7 +49,7 @@ def written_log(segment_mb: int, index_interval_kb: int, retention_mb: int) -> t
         retention_bytes=retention_mb * _MB,
         retention_ms=-1,
     )
-    log = _empty_log(config)
+    log = empty_log(TopicPartition("ticks", 0), config)
     for _ in range(BATCHES):
         log.append_as_leader(RecordBatch(memoryview(bytearray(_batch()))), 0, AppendOrigin.CLIENT)
     log.update_high_watermark(log.log_end_offset)
@@ -85,23 +80,3 @@ def _batch() -> bytes:
     for number in range(RECORDS):
         builder.append(number, None, _VALUE)
     return bytes(builder.build())
-
-
-def _empty_log(config: Config) -> UnifiedLog:
-    return LogLoader(
-        filesystem=MemoryFileSystem(),
-        directory="/ticks-0",
-        config=config,
-        clock=SystemClock(),
-        background=_AtOnce(),
-        topic_partition=TopicPartition("ticks", 0),
-        topic_id=None,
-        clean=True,
-    ).load()
-
-
-class _AtOnce:
-    """A background that does each job at once: this log has no thread to be kept from anything."""
-
-    def submit(self, job: Callable[[], _T], on_done: Callable[[_T], None]) -> None:
-        on_done(job())

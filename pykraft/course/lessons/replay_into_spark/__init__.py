@@ -1,0 +1,1 @@
+"""Notebook 23: a topic is replayed into Spark."""
