@@ -18,6 +18,7 @@ from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_prob
 from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.batching.linger_lever import draw_batches
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
@@ -38,6 +39,10 @@ def flood(clients: int, **moved: int) -> dict[str, object]:
 def log_at(**moved: int) -> dict[str, object]:
     """The lever of notebook 02 as it stands, but for what was moved."""
     return {"offset": 234_567, "segment_mb": 4, "index_interval_kb": 128, "retention_mb": 12, **moved}
+
+
+def waits(linger_ms: int, batch_kb: int, records_per_s: int) -> dict[str, object]:
+    return {"linger_ms": linger_ms, "batch_kb": batch_kb, "records_per_s": records_per_s}
 
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
@@ -67,6 +72,10 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_flip, {"byte": 11, "bit": 6}, "its header alone has 61"),
     (draw_flip, {"byte": 15, "bit": 0}, "no check notices it, and a reader gets leader epoch 5"),
     (draw_flip, {"byte": 16, "bit": 1}, "a batch has magic 0, not 2"),
+    (draw_batches, waits(20, 16, 500), "You send 6 requests, and a record takes 21.0 ms"),
+    (draw_batches, waits(5, 16, 500), "Of your 20 batches 0 left full, 20 after the linger"),
+    (draw_batches, waits(50, 1, 3000), "Of your 45 batches 44 left full, 1 after the linger"),
+    (draw_batches, waits(0, 16, 4000), "the linger, 12 had to wait for an answer"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
