@@ -31,16 +31,15 @@ _NAME_STYLE = {"description_width": "initial"}
 _LAYOUT = {"width": "21em"}
 
 
-def lever(draw: Callable[..., Figure], **controls: Control) -> object:
-    """The figure that `draw` makes of the first values, with its controls on a live page. ValueError if a control
-    cannot have its first value."""
+def lever(draw: Callable[..., Figure], at_once: bool | None = None, **controls: Control) -> object:
+    """The figure that `draw` makes of the first values, with its controls on a live page. It is drawn while a slider
+    moves if `at_once`; None tries how long a second drawing takes. ValueError if a control cannot have its first
+    value."""
     first = {name: _first(name, control) for name, control in controls.items()}
     figure = draw(**first)
     if is_headless() or not is_notebook():
         return figure
-    started = time.perf_counter()
-    draw(**first)  # once more: the first time it may have read and imported much
-    is_quick = time.perf_counter() - started < AT_ONCE_S
+    is_quick = _is_quick(lambda: draw(**first)) if at_once is None else at_once
     import ipywidgets
 
     handles = {name: _handle(name, control, is_quick) for name, control in controls.items()}
@@ -60,6 +59,13 @@ def lever(draw: Callable[..., Figure], **controls: Control) -> object:
         handle.observe(redraw, "value")
     row = ipywidgets.HBox([*handles.values()], layout={"flex_flow": "row wrap"})
     return ipywidgets.VBox([row, picture, wrong])
+
+
+def _is_quick(again: Callable[[], object]) -> bool:
+    """Whether it takes little time, once more: the first time it may have read and imported much."""
+    started = time.perf_counter()
+    again()
+    return time.perf_counter() - started < AT_ONCE_S
 
 
 def _first(name: str, control: Control) -> object:

@@ -19,6 +19,8 @@ from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.batching.linger_lever import draw_batches
+from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
+from pykraft.course.lessons.groups.virtual_group import VirtualGroup
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
@@ -43,6 +45,10 @@ def log_at(**moved: int) -> dict[str, object]:
 
 def waits(linger_ms: int, batch_kb: int, records_per_s: int) -> dict[str, object]:
     return {"linger_ms": linger_ms, "batch_kb": batch_kb, "records_per_s": records_per_s}
+
+
+def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
+    return {"way": way, "cleo_pauses_at_s": cleo_pauses_at_s, "pause_s": pause_s}
 
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
@@ -76,6 +82,18 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_batches, waits(5, 16, 500), "Of your 20 batches 0 left full, 20 after the linger"),
     (draw_batches, waits(50, 1, 3000), "Of your 45 batches 44 left full, 1 after the linger"),
     (draw_batches, waits(0, 16, 4000), "the linger, 12 had to wait for an answer"),
+    (
+        draw_pause,
+        pause("range", 20, 15),
+        "emil joins: 6 of 12 partitions move, and without a reader they add up to 63 s",
+    ),
+    (draw_pause, pause("range", 30, 15), "6 of 12 partitions move, and without a reader they add up to 0 s"),
+    (
+        draw_pause,
+        pause("cooperative-sticky", 24, 40),
+        "3 of 12 partitions move, and without a reader they add up to 9 s",
+    ),
+    (draw_pause, pause("consumer", 20, 15), "group.protocol=consumer; Kafka's default is group.protocol=classic"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
@@ -108,6 +126,15 @@ def test_the_lever_of_notebook_05_measures_the_copy_beside_the_way_that_is_chose
     assert encrypted.sender_cpu > copied.sender_cpu and copied.gigabytes == encrypted.gigabytes == 2 * (1 << 20) / 1e9
     _, lent = measured(SENDFILE, 2, WARM, tmp_path)
     assert lent.copied_share == 0 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_the_storm_stops_an_eager_group_for_less_when_cleo_pauses_after_emil_has_joined() -> None:
+    early, late = [VirtualGroup("sticky") for _ in range(2)]
+    for group, second in ((early, 60), (late, 75)):
+        storm(group, second, 15)
+        assert list(group.events)[-1] == "dora crashes" and group.pauses == [("cleo", second, second + 15)]
+    assert early.stopped_s("emil joins", "dora crashes") > 60 > late.stopped_s("emil joins", "dora crashes")
 
 
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
@@ -145,6 +172,14 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_on_a_static_page_there_is_the_first_picture() -> None:
     figure = lever(draw, name="one", count=(0, 9, 3), codec=["gzip", "lz4"])
     assert str(figure) == str(draw("one", 3, "gzip"))
+
+
+def test_a_slow_lever_draws_when_its_slider_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levers, "is_headless", lambda: False)
+    monkeypatch.setattr(levers, "is_notebook", lambda: True)
+    for at_once in (True, False):
+        box: Any = lever(draw, at_once=at_once, name="one", count=(0, 9, 3), codec=["gzip"])
+        assert box.children[0].children[1].continuous_update is at_once
 
 
 def test_each_control_draws_the_picture_again(page: Any) -> None:
