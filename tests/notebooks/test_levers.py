@@ -19,6 +19,7 @@ from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.batching.linger_lever import draw_batches
+from pykraft.course.lessons.exactly_once.loss_lever import ANSWER, NOTHING, REQUEST, draw_loss
 from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
 from pykraft.course.lessons.groups.virtual_group import VirtualGroup
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
@@ -45,6 +46,11 @@ def log_at(**moved: int) -> dict[str, object]:
 
 def waits(linger_ms: int, batch_kb: int, records_per_s: int) -> dict[str, object]:
     return {"linger_ms": linger_ms, "batch_kb": batch_kb, "records_per_s": records_per_s}
+
+
+def loss(lost: str, **moved: object) -> dict[str, object]:
+    """The lever of notebook 18 with this loss."""
+    return {"lost": lost, "acks": "all", "retries": 3, "payments": 2, **moved}
 
 
 def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
@@ -82,18 +88,23 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_batches, waits(5, 16, 500), "Of your 20 batches 0 left full, 20 after the linger"),
     (draw_batches, waits(50, 1, 3000), "Of your 45 batches 44 left full, 1 after the linger"),
     (draw_batches, waits(0, 16, 4000), "the linger, 12 had to wait for an answer"),
+    (draw_loss, loss(ANSWER), "Payment 0 is in the log twice, and send() reports no error"),
+    (draw_loss, loss(ANSWER, retries=0), "Payment 0 is in the log once, and send() reports an error"),
     (
-        draw_pause,
-        pause("range", 20, 15),
-        "emil joins: 6 of 12 partitions move, and without a reader they add up to 63 s",
+        draw_loss,
+        loss(REQUEST),
+        "0: the request is lost\nProduce payment 0, again: appends it at offset 1",
     ),
-    (draw_pause, pause("range", 30, 15), "6 of 12 partitions move, and without a reader they add up to 0 s"),
+    (draw_loss, loss(REQUEST, retries=0, acks="1"), "Payment 0 is not in the log, and send() reports an error"),
+    (draw_loss, loss(REQUEST, acks="0"), "The log has payments: none"),
     (
-        draw_pause,
-        pause("cooperative-sticky", 24, 40),
-        "3 of 12 partitions move, and without a reader they add up to 9 s",
+        draw_loss,
+        loss(ANSWER, acks="0", payments=3),
+        "payment 2: appends it at offset 3; no answer is asked for",
     ),
-    (draw_pause, pause("consumer", 20, 15), "group.protocol=consumer; Kafka's default is group.protocol=classic"),
+    (draw_loss, loss(NOTHING, payments=1), "Payment 0 is in the log once, and send() reports no error"),
+    (draw_pause, pause("range", 20, 15), "6 of 12 partitions move, and together they have no reader for 63 s"),
+    (draw_pause, pause("sticky", 24, 40), "3 of 12 partitions move, and together they have no reader for 295 s"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),

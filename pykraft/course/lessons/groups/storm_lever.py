@@ -5,8 +5,7 @@ timeouts, a clock of their own. `draw_pause` has one group, and one change; `dra
 four groups.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pykraft.client.config import PARTITION_ASSIGNMENT_STRATEGY
 from pykraft.course.lessons.groups.virtual_group import CONSUMER, WAYS, VirtualGroup
@@ -21,7 +20,7 @@ def draw_pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> Figure:
     """Who owns which partition, while `emil` joins and `cleo` pauses."""
     group = group_with_a_pause(way, cleo_pauses_at_s, pause_s)
     moved, stopped = group.moved("emil joins"), group.stopped_s("emil joins")
-    title = f"emil joins: {moved} of {PARTITIONS} partitions move, and without a reader they add up to {stopped:.0f} s"
+    title = f"emil joins: {moved} of {PARTITIONS} partitions move, and together they have no reader for {stopped:.0f} s"
     default = ",".join(PARTITION_ASSIGNMENT_STRATEGY.default)
     protocol = "group.protocol=consumer" if way == CONSUMER else f"partition.assignment.strategy={way}"
     note = f"{protocol}; Kafka's default is group.protocol=classic with {default}"
@@ -66,15 +65,15 @@ def storms(cleo_pauses_at_s: int, pause_s: int) -> dict[str, VirtualGroup]:
 
 def storm(group: VirtualGroup, cleo_pauses_at_s: int, pause_s: int) -> None:
     """Members join, leave, pause and crash."""
-    changes: list[tuple[int, Callable[..., None], tuple[object, ...]]] = [
-        (20, group.join, ("dora",)),
-        (40, group.leave, ("ben",)),
-        (cleo_pauses_at_s, group.pause, ("cleo", pause_s)),  # her program works, and does not poll
-        (62, group.join, ("emil",)),
-        (90, group.crash, ("dora",)),
+    changes = [
+        (20, partial(group.join, "dora")),
+        (40, partial(group.leave, "ben")),
+        (cleo_pauses_at_s, partial(group.pause, "cleo", pause_s)),  # her program works, and does not poll
+        (62, partial(group.join, "emil")),
+        (90, partial(group.crash, "dora")),
     ]
     group.join("ann", "ben", "cleo")
-    for second, change, values in sorted(changes, key=lambda each: each[0]):
+    for second, change in sorted(changes, key=lambda each: each[0]):
         group.wait(max(0, second - group.now_s))
-        change(*values)
+        change()
     group.wait(STORM_END_S - group.now_s)
