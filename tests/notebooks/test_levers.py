@@ -24,9 +24,11 @@ from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
 from pykraft.course.lessons.groups.virtual_group import VirtualGroup
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
+from pykraft.course.lessons.retention_and_compaction.cleaner_lever import draw_cleaner
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
+from pykraft.course.lessons.zookeeper_and_kraft.takeover_lever import draw_takeover
 from pykraft.course.places import NOTEBOOKS
 from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
@@ -55,6 +57,10 @@ def loss(lost: str, **moved: object) -> dict[str, object]:
 
 def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
     return {"way": way, "cleo_pauses_at_s": cleo_pauses_at_s, "pause_s": pause_s}
+
+
+def takeover(round_trip_ms: int, **moved: int) -> dict[str, object]:
+    return {"round_trip_ms": round_trip_ms, "brokers": 3, "history": 0, **moved}
 
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
@@ -103,8 +109,20 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
         "payment 2: appends it at offset 3; no answer is asked for",
     ),
     (draw_loss, loss(NOTHING, payments=1), "Payment 0 is in the log once, and send() reports no error"),
+    (
+        draw_cleaner,
+        {"dirty_ratio_percent": 50, "keys": 500},
+        "11 times and copies 587 KB; the log has 137 KB at most",
+    ),
+    (
+        draw_cleaner,
+        {"dirty_ratio_percent": 90, "keys": 500},
+        "2 times and copies 79 KB; the log has 506 KB at most",
+    ),
     (draw_pause, pause("range", 20, 15), "6 of 12 partitions move, and together they have no reader for 63 s"),
     (draw_pause, pause("sticky", 24, 40), "3 of 12 partitions move, and together they have no reader for 295 s"),
+    (draw_takeover, takeover(5), "KRaft needs 30 ms, and a controller with ZooKeeper 57 ms"),
+    (draw_takeover, takeover(5, history=1), "KRaft needs 343 ms"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
