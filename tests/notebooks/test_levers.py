@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.batching.linger_lever import draw_batches
+from pykraft.course.lessons.capstone.claim_lever import draw_sentence, draw_verdict
+from pykraft.course.lessons.disk.sync_lever import draw_syncs
 from pykraft.course.lessons.exactly_once.loss_lever import ANSWER, NOTHING, REQUEST, draw_loss
 from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
 from pykraft.course.lessons.groups.virtual_group import VirtualGroup
@@ -26,6 +29,7 @@ from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.retention_and_compaction.cleaner_lever import draw_cleaner
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
+from pykraft.course.lessons.transactions.commit_lever import draw_transaction
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.lessons.zookeeper_and_kraft.takeover_lever import draw_takeover
@@ -61,6 +65,10 @@ def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
 
 def takeover(round_trip_ms: int, **moved: int) -> dict[str, object]:
     return {"round_trip_ms": round_trip_ms, "brokers": 3, "history": 0, **moved}
+
+
+def sentence(said: str, records_per_s: int) -> dict[str, object]:
+    return {"sentence": said, "records_per_s": records_per_s, "round_trip_ms": 10}
 
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
@@ -123,6 +131,18 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_pause, pause("sticky", 24, 40), "3 of 12 partitions move, and together they have no reader for 295 s"),
     (draw_takeover, takeover(5), "KRaft needs 30 ms, and a controller with ZooKeeper 57 ms"),
     (draw_takeover, takeover(5, history=1), "KRaft needs 343 ms"),
+    (draw_transaction, {"history": 1, "row": 20}, "node 2 writes PrepareAbort"),
+    (draw_transaction, {"history": 1, "row": 3}, "Row 3 of 10: the coordinator has written Ongoing"),
+    (
+        draw_verdict,
+        {"true_percent": 300, "noise_percent": 0, "pairs": 8, "luck": 0},
+        "HOLDS: 3 times; claimed at least 2",
+    ),
+    (draw_verdict, {"true_percent": 150, "noise_percent": 0, "pairs": 8, "luck": 0}, "DOES NOT HOLD: 1.5 times"),
+    (draw_verdict, {"true_percent": 200, "noise_percent": 20, "pairs": 8, "luck": 0}, "UNDECIDED: 2 times"),
+    (draw_sentence, sentence("a larger batch.size saves requests", 20_000), "256 KB gives 0.36 times what 16 KB gives"),
+    (draw_sentence, sentence("linger.ms=0 has the lowest latency", 100), "0 ms gives 0.67 times what 5 ms gives"),
+    (draw_sentence, sentence("linger.ms=0 has the lowest latency", 6000), "0 ms gives 1.29 times what 5 ms gives"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
@@ -164,6 +184,14 @@ def test_the_storm_stops_an_eager_group_for_less_when_cleo_pauses_after_emil_has
         storm(group, second, 15)
         assert list(group.events)[-1] == "dora crashes" and group.pauses == [("cleo", second, second + 15)]
     assert early.stopped_s("emil joins", "dora crashes") > 60 > late.stopped_s("emil joins", "dora crashes")
+
+
+def test_the_lever_of_notebook_04_measures_a_sync_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    text = draw_syncs(5, 100, str(tmp_path)).text
+    assert re.search(r"A sync for 5 records: [\d,]+ records/s; without a sync [\d,]+", text)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="is no folder that we may write to"):
+        draw_syncs(5, 100, str(tmp_path / "missing"))
 
 
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-LEVER_FIRST = ("00", "01", "02", "03", "05", "06", "07", "08", "09", "16", "17", "18", "20", "25")
+LEVER_FIRST = ("00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "16", "17", "18", "19", "20", "25", "26")
 MOST_WORDS = 40
 ABOUT = "## About this notebook"
 _MOVES = re.compile(r"^(?:lever|play)\(", re.MULTILINE)
