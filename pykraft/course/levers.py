@@ -33,23 +33,25 @@ _NAME_STYLE = {"description_width": "initial"}
 _LAYOUT = {"width": "21em"}
 
 
-def lever(draw: Callable[..., Figure], **controls: Control) -> object:
-    """The figure that `draw` makes of the first values, with its controls on a live page. ValueError if a control
-    cannot have its first value."""
+def lever(draw: Callable[..., Figure], at_once: bool | None = None, **controls: Control) -> object:
+    """The figure that `draw` makes of the first values, with its controls on a live page. It is drawn while a slider
+    moves if `at_once`; None tries how long a second drawing takes. ValueError if a control cannot have its first
+    value."""
     first = {name: _first(name, control) for name, control in controls.items()}
     started = time.perf_counter()
     figure = draw(**first)
     if is_headless() or not is_notebook():
         return figure
-    is_quick = time.perf_counter() - started < SLOW_S and _seconds(draw, first) < AT_ONCE_S
+    if at_once is None:
+        at_once = time.perf_counter() - started < SLOW_S and _seconds(draw, first) < AT_ONCE_S
     import ipywidgets
 
-    handles = {name: _handle(name, control, is_quick) for name, control in controls.items()}
+    handles = {name: _handle(name, control, at_once) for name, control in controls.items()}
     picture = ipywidgets.HTML(figure.svg + runs_on_shift_enter())
     wrong = ipywidgets.HTML()
 
     def redraw(_: object) -> None:
-        wrong.value = "" if is_quick else "working ..."
+        wrong.value = "" if at_once else "working ..."
         try:
             picture.value = draw(**{name: handle.value for name, handle in handles.items()}).svg
         except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -20,17 +21,26 @@ from pykraft.course.kernel import why_no_cold_reads
 from pykraft.course.lessons.acks.acks_lever import draw_acks
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
+from pykraft.course.lessons.batching.linger_lever import draw_batches
+from pykraft.course.lessons.capstone.claim_lever import draw_sentence, draw_verdict
 from pykraft.course.lessons.committed.gap_lever import draw_gap
+from pykraft.course.lessons.disk.sync_lever import draw_syncs
 from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
+from pykraft.course.lessons.exactly_once.loss_lever import ANSWER, NOTHING, REQUEST, draw_loss
 from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK, draw_parting
+from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
+from pykraft.course.lessons.groups.virtual_group import VirtualGroup
 from pykraft.course.lessons.metadata_log.offset_lever import draw_offset, last_offset
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
+from pykraft.course.lessons.retention_and_compaction.cleaner_lever import draw_cleaner
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.structured_streaming.kill_lever import BROKER, DEFAULT, DRIVER, ONCE, draw_kill, killed
+from pykraft.course.lessons.transactions.commit_lever import draw_transaction
 from pykraft.course.lessons.which_partition.key_lever import draw_key
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
+from pykraft.course.lessons.zookeeper_and_kraft.takeover_lever import draw_takeover
 from pykraft.course.places import NOTEBOOKS
 from pykraft.datasets import flights_table
 from pykraft.viz import Figure, bars
@@ -73,6 +83,27 @@ def replay(ask_by: str, **moved: int) -> dict[str, object]:
     return {"ask_by": ask_by, **still, **moved}
 
 
+def waits(linger_ms: int, batch_kb: int, records_per_s: int) -> dict[str, object]:
+    return {"linger_ms": linger_ms, "batch_kb": batch_kb, "records_per_s": records_per_s}
+
+
+def loss(lost: str, **moved: object) -> dict[str, object]:
+    """The lever of notebook 18 with this loss."""
+    return {"lost": lost, "acks": "all", "retries": 3, "payments": 2, **moved}
+
+
+def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
+    return {"way": way, "cleo_pauses_at_s": cleo_pauses_at_s, "pause_s": pause_s}
+
+
+def takeover(round_trip_ms: int, **moved: int) -> dict[str, object]:
+    return {"round_trip_ms": round_trip_ms, "brokers": 3, "history": 0, **moved}
+
+
+def sentence(said: str, records_per_s: int) -> dict[str, object]:
+    return {"sentence": said, "records_per_s": records_per_s, "round_trip_ms": 10}
+
+
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
     return {"api": api, "version": version, "client_id": client_id, "name": name}
 
@@ -110,6 +141,51 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_flip, {"byte": 11, "bit": 6}, "its header alone has 61"),
     (draw_flip, {"byte": 15, "bit": 0}, "no check notices it, and a reader gets leader epoch 5"),
     (draw_flip, {"byte": 16, "bit": 1}, "a batch has magic 0, not 2"),
+    (draw_batches, waits(20, 16, 500), "You send 6 requests, and a record takes 21.0 ms"),
+    (draw_batches, waits(5, 16, 500), "Of your 20 batches 0 left full, 20 after the linger"),
+    (draw_batches, waits(50, 1, 3000), "Of your 45 batches 44 left full, 1 after the linger"),
+    (draw_batches, waits(0, 16, 4000), "the linger, 12 had to wait for an answer"),
+    (draw_loss, loss(ANSWER), "Payment 0 is in the log twice, and send() reports no error"),
+    (draw_loss, loss(ANSWER, retries=0), "Payment 0 is in the log once, and send() reports an error"),
+    (
+        draw_loss,
+        loss(REQUEST),
+        "0: the request is lost\nProduce payment 0, again: appends it at offset 1",
+    ),
+    (draw_loss, loss(REQUEST, retries=0, acks="1"), "Payment 0 is not in the log, and send() reports an error"),
+    (draw_loss, loss(REQUEST, acks="0"), "The log has payments: none"),
+    (
+        draw_loss,
+        loss(ANSWER, acks="0", payments=3),
+        "payment 2: appends it at offset 3; no answer is asked for",
+    ),
+    (draw_loss, loss(NOTHING, payments=1), "Payment 0 is in the log once, and send() reports no error"),
+    (
+        draw_cleaner,
+        {"dirty_ratio_percent": 50, "keys": 500},
+        "11 times and copies 587 KB; the log has 137 KB at most",
+    ),
+    (
+        draw_cleaner,
+        {"dirty_ratio_percent": 90, "keys": 500},
+        "2 times and copies 79 KB; the log has 506 KB at most",
+    ),
+    (draw_pause, pause("range", 20, 15), "6 of 12 partitions move, and together they have no reader for 63 s"),
+    (draw_pause, pause("sticky", 24, 40), "3 of 12 partitions move, and together they have no reader for 295 s"),
+    (draw_takeover, takeover(5), "KRaft needs 30 ms, and a controller with ZooKeeper 57 ms"),
+    (draw_takeover, takeover(5, history=1), "KRaft needs 343 ms"),
+    (draw_transaction, {"history": 1, "row": 20}, "node 2 writes PrepareAbort"),
+    (draw_transaction, {"history": 1, "row": 3}, "Row 3 of 10: the coordinator has written Ongoing"),
+    (
+        draw_verdict,
+        {"true_percent": 300, "noise_percent": 0, "pairs": 8, "luck": 0},
+        "HOLDS: 3 times; claimed at least 2",
+    ),
+    (draw_verdict, {"true_percent": 150, "noise_percent": 0, "pairs": 8, "luck": 0}, "DOES NOT HOLD: 1.5 times"),
+    (draw_verdict, {"true_percent": 200, "noise_percent": 20, "pairs": 8, "luck": 0}, "UNDECIDED: 2 times"),
+    (draw_sentence, sentence("a larger batch.size saves requests", 20_000), "256 KB gives 0.36 times what 16 KB gives"),
+    (draw_sentence, sentence("linger.ms=0 has the lowest latency", 100), "0 ms gives 0.67 times what 5 ms gives"),
+    (draw_sentence, sentence("linger.ms=0 has the lowest latency", 6000), "0 ms gives 1.29 times what 5 ms gives"),
     (draw_request, request("ApiVersions", 0), "ApiVersions, version 0, not flexible: 16 bytes"),
     (draw_request, request("ApiVersions", 3), "tagged fields: 0  [00] (length; from byte 16)"),
     (draw_request, request("ApiVersions", 3, client_id="ü"), 'clientId: "ü"  [00 02 | c3 bc]'),
@@ -196,6 +272,23 @@ def test_the_picture_of_notebook_24_says_what_came_of_the_death() -> None:
     assert "the checkpoint at the death: offsets/0, commits/0, offsets/1\n" in text
 
 
+@pytest.mark.long
+def test_the_storm_stops_an_eager_group_for_less_when_cleo_pauses_after_emil_has_joined() -> None:
+    early, late = [VirtualGroup("sticky") for _ in range(2)]
+    for group, second in ((early, 60), (late, 75)):
+        storm(group, second, 15)
+        assert list(group.events)[-1] == "dora crashes" and group.pauses == [("cleo", second, second + 15)]
+    assert early.stopped_s("emil joins", "dora crashes") > 60 > late.stopped_s("emil joins", "dora crashes")
+
+
+def test_the_lever_of_notebook_04_measures_a_sync_in_the_folder_that_is_named(tmp_path: Path) -> None:
+    text = draw_syncs(5, 100, str(tmp_path)).text
+    assert re.search(r"A sync for 5 records: [\d,]+ records/s; without a sync [\d,]+", text)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="is no folder that we may write to"):
+        draw_syncs(5, 100, str(tmp_path / "missing"))
+
+
 def test_a_request_in_a_version_that_its_api_does_not_have_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="ApiVersions has the versions 0 to 5: choose one of them"):
         draw_request("ApiVersions", 6, "me", "by-hand")
@@ -275,6 +368,14 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_on_a_static_page_there_is_the_first_picture() -> None:
     figure = lever(draw, name="one", count=(0, 9, 3), codec=["gzip", "lz4"])
     assert str(figure) == str(draw("one", 3, "gzip"))
+
+
+def test_a_slow_lever_draws_when_its_slider_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levers, "is_headless", lambda: False)
+    monkeypatch.setattr(levers, "is_notebook", lambda: True)
+    for at_once in (True, False):
+        box: Any = lever(draw, at_once=at_once, name="one", count=(0, 9, 3), codec=["gzip"])
+        assert box.children[0].children[1].continuous_update is at_once
 
 
 def test_each_control_draws_the_picture_again(page: Any) -> None:

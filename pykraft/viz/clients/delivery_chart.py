@@ -27,7 +27,8 @@ MOST_CELLS = 14
 
 
 class Step(NamedTuple):
-    """One request: what it asked, what the node did with it, and its answer; None for an answer that was lost."""
+    """One request: what it asked, what the node did with it, and its answer. A request that does nothing was lost; None
+    is an answer that was lost, and an empty one was never sent."""
 
     asked: str
     did: str
@@ -47,24 +48,40 @@ def exchange(
         svg.line(x, _TOP - 12, x, height - 4, stroke="currentColor", stroke_opacity="0.5", stroke_width="1.5")
     for number, step in enumerate(steps):
         _draw_step(svg, step, _TOP + _STEP * number)
-    words = [f"{step.asked}: {step.did}; {step.answer or 'the answer is lost'}" for step in steps]
+    words = [f"{step.asked}: {_said(step)}" for step in steps]
     return finished(svg, title, note, words, {"data": [], "layout": {}})
+
+
+def _said(step: Step) -> str:
+    if not step.did:
+        return "the request is lost"
+    return f"{step.did}; {'the answer is lost' if step.answer is None else step.answer or 'no answer is asked for'}"
 
 
 def _draw_step(svg: Svg, step: Step, y: float) -> None:
     middle, width = (_CLIENT + _NODE) / 2, _NODE - _CLIENT - 24
-    _draw_arrow(svg, _CLIENT, _NODE, y + 20)
+    if not step.did:
+        svg.text(_CLIENT + 12, y + 13, shortened(step.asked, middle - _CLIENT - 24, 13), 13)
+        _draw_loss(svg, _CLIENT, middle, y + 20)
+        svg.text(middle + 16, y + 24, "the request is lost", 13, bold=True)
+        return
     svg.text(middle, y + 13, shortened(step.asked, width, 13), 13, anchor="middle")
+    _draw_arrow(svg, _CLIENT, _NODE, y + 20)
     svg.rect(_NODE - 6, y + 24, 12, 30, fill=palette.BLUE)
     svg.text(_NODE + 16, y + 43, shortened(step.did, WIDTH - _NODE - 17, 13), 13)
-    if step.answer is not None:
+    if step.answer is None:
+        _draw_loss(svg, _NODE, middle, y + 62)
+        svg.text(middle - 16, y + 66, "the answer is lost", 13, anchor="end", bold=True)
+    elif step.answer:
         _draw_arrow(svg, _NODE, _CLIENT, y + 62)
         svg.text(middle, y + 55, shortened(step.answer, width, 13), 13, anchor="middle")
-        return
-    svg.line(_NODE, y + 62, middle, y + 62, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="5 4")
+
+
+def _draw_loss(svg: Svg, x: float, to: float, y: float) -> None:
+    """A message that does not arrive."""
+    svg.line(x, y, to, y, stroke=palette.VERMILLION, stroke_width="2", stroke_dasharray="5 4")
     for rise in (-7, 7):
-        svg.line(middle - 7, y + 62 - rise, middle + 7, y + 62 + rise, stroke=palette.VERMILLION, stroke_width="3")
-    svg.text(middle - 16, y + 66, "the answer is lost", 13, anchor="end", bold=True)
+        svg.line(to - 7, y - rise, to + 7, y + rise, stroke=palette.VERMILLION, stroke_width="3")
 
 
 def _draw_arrow(svg: Svg, x: float, to: float, y: float) -> None:

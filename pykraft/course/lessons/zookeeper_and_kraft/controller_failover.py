@@ -4,6 +4,7 @@
 
     failover = fail_over(partitions=100, seed=3)    a simulated cluster: one broker, three controllers
     failover.ms                                     from the crash until another controller is active
+    failover.noticed_ms                             of these, until a controller misses the dead one
     failover.behind                                 how many records of the metadata log its successor still lacked
     failover.appended                               how many records the takeover itself writes
 
@@ -17,9 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykraft.raft.quorum_state import Follower
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.interventions import Kill
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.sim.world.network import Weather
+from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.timeouts import LESSON
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ class Failover(NamedTuple):
     ms: float
     behind: int
     appended: int
+    noticed_ms: float
+    """From the crash until a controller misses the active one, and does not follow it any more."""
 
 
 def _knobs(partitions: int) -> Knobs:
@@ -53,28 +59,41 @@ def _knobs(partitions: int) -> Knobs:
     )
 
 
-def fail_over(partitions: int, seed: int) -> Failover:
+def fail_over(partitions: int, seed: int, *, round_trip_ms: float = 0) -> Failover:
     """Make a topic with this many partitions, kill the active controller when all controllers have its records, and
-    wait for another one. TimeoutError after two minutes of the virtual clock."""
+    wait for another one. A round trip of 0 ms leaves the network as it is. TimeoutError after two minutes of the
+    virtual clock."""
     cluster = SimulatedCluster(seed, _knobs(partitions))
     cluster.begin()
     _run_until(cluster, lambda: _led_partitions(cluster) == partitions)
     _run_until_ms(cluster, _now_ms(cluster) + _SETTLE_MS)
     old = _active(cluster)
     assert old is not None
+    if round_trip_ms:
+        one_way_us = round(round_trip_ms * US_PER_MS / 2)
+        cluster.network.weather = Weather(latency_us=(one_way_us, one_way_us))
+        _run_until_ms(cluster, _now_ms(cluster) + _SETTLE_MS)
     ends = {node_id: _log_end(cluster, node_id) for node_id in _controllers(cluster)}
     cluster.intervene(Kill(old))
     began = _now_ms(cluster)
+    _run_until(cluster, lambda: _is_missed(cluster, old))
+    noticed = _now_ms(cluster) - began
     _run_until(cluster, lambda: _active(cluster) not in (None, old))
     new, taken = _active(cluster), _now_ms(cluster) - began
     assert new is not None
     behind = ends[old] - ends[new]
     _run_until_ms(cluster, _now_ms(cluster) + _SETTLE_MS)
-    return Failover(partitions, taken, behind, _log_end(cluster, new) - ends[new])
+    return Failover(partitions, taken, behind, _log_end(cluster, new) - ends[new], noticed)
 
 
 def _controllers(cluster: SimulatedCluster) -> list[int]:
     return [node_id for node_id, machine in cluster.nodes.items() if machine.node and machine.node.controller]
+
+
+def _is_missed(cluster: SimulatedCluster, old: int) -> bool:
+    """Whether one of the other controllers has ceased to follow."""
+    nodes = [cluster.nodes[node_id].node for node_id in _controllers(cluster) if node_id != old]
+    return any(node is not None and not isinstance(node.raft.replica.quorum.role, Follower) for node in nodes)
 
 
 def _active(cluster: SimulatedCluster) -> int | None:
@@ -141,8 +160,15 @@ class ZooKeeperModel:
 
     def failover_s(self, partitions: int) -> float:
         """From the crash until all brokers have heard from the new controller."""
-        reading = self.reads(partitions) * self.round_trip_s / self.in_flight
-        return self.session_timeout_s + reading + self.brokers * partitions * self.state_bytes / self.bytes_per_s
+        return self.session_timeout_s + self.reading_s(partitions) + self.sending_s(partitions)
+
+    def reading_s(self, partitions: int) -> float:
+        """Of these the seconds in which the new controller reads from ZooKeeper."""
+        return self.reads(partitions) * self.round_trip_s / self.in_flight
+
+    def sending_s(self, partitions: int) -> float:
+        """Of these the seconds in which it sends the state of all partitions to all brokers."""
+        return self.brokers * partitions * self.state_bytes / self.bytes_per_s
 
     def after_session_s(self, partitions: int) -> float:
         """The same without the wait for the session's end: what depends on the partitions."""
