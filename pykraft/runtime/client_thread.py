@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Promise
@@ -27,6 +27,9 @@ from pykraft.common.types import Endpoint
 from pykraft.network.inherited import end_in_child
 from pykraft.network.selector import Told
 from pykraft.runtime.client_loop import ClientCore, ClientLoop
+
+if TYPE_CHECKING:
+    from pykraft.runtime.client_hosts import ClientHost
 
 T = TypeVar("T")
 MAX_WAIT_MS = 1000
@@ -238,7 +241,7 @@ class ClientThread:
 class ClosesOnExit:
     """``with Producer(...) as producer:`` closes it at the end."""
 
-    _thread: ClientThread
+    _thread: "ClientHost"
 
     def expect_an_answer(self, timeout_ms: int) -> None:
         """Until a broker has answered for the first time, a call fails after this long, whatever time it has."""

@@ -24,7 +24,6 @@ The form of the files is in `reassignment_files`. Follows org.apache.kafka.tools
 import argparse
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.admin import Admin
@@ -42,6 +41,7 @@ from pykraft.commands.administration.reassignment_files import (
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.types import Node, TopicPartition
 from pykraft.controller.partitions.placement import UsableBroker, place
+from pykraft.runtime.client_hosts import client_random
 
 _ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),
@@ -155,7 +155,7 @@ def _generate(admin: Admin, options: argparse.Namespace, wanted: tuple[list[str]
         for partition in described[topic].partitions
     }
     brokers = _usable([node for node in nodes if node.id in broker_ids], options.disable_rack_aware)
-    random = Random()
+    random = client_random()
     proposed: dict[TopicPartition, list[int]] = {}
     for topic in topics:
         partitions = described[topic].partitions

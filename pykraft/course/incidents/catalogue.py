@@ -1,0 +1,14 @@
+"""Which incidents there are."""
+
+from pykraft.course.incidents.acks_all_stalls import AcksAllStalls
+from pykraft.course.incidents.incident import Incident
+
+INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls,)}
+"""By number."""
+
+
+def make(number: int) -> type[Incident]:
+    """The incident of this number. ValueError names those that there are."""
+    if number not in INCIDENTS:
+        raise ValueError(f"there is no incident {number}: there are {', '.join(map(str, INCIDENTS))}")
+    return INCIDENTS[number]
