@@ -1,9 +1,10 @@
 """Which incidents there are."""
 
 from pykraft.course.incidents.acks_all_stalls import AcksAllStalls
+from pykraft.course.incidents.disk_fills import DiskFills
 from pykraft.course.incidents.incident import Incident
 
-INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls,)}
+INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls, DiskFills)}
 """By number."""
 
 

@@ -26,6 +26,8 @@ from pykraft.course.incidents.world import World
 OPEN, SOLVED, LOST, HANDED_ON = "open", "solved", "lost", "handed on"
 LIMIT_S = 1_800
 _LOOK_MS = 1_000
+_SEEN_S = 20
+"""For so long the loss is seen to grow before the incident is over."""
 _MOST_LINES = 400
 _LONGEST_LINK = 40_000
 _LONGEST_WAIT_S = 120
@@ -80,6 +82,7 @@ class Incident(ABC):
         """Once a second: the second, and the counters."""
         self.news: list[tuple[int, str]] = []
         """What befell the cluster, and when, as the terminal reports it."""
+        self._lost_s = 0
         self.prepare()
         self.paged_ms = self.world.now_ms
         self._look()
@@ -128,9 +131,10 @@ class Incident(ABC):
     def _look(self) -> None:
         if self.state == OPEN:
             self.second()
-            if self.is_lost():
+            self._lost_s = self._lost_s + 1 if self.is_lost() else 0
+            if self._lost_s > _SEEN_S:
                 self.state = LOST
-            elif self.missing() is None:
+            elif self._lost_s == 0 and self.missing() is None:
                 self.state = SOLVED
             elif self.seconds >= LIMIT_S:
                 self.state = HANDED_ON

@@ -19,7 +19,7 @@ from pykraft.sim.world.encoders import encode
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
 
-_WHOLE_LOG, _ORDER_BYTES = 1 << 30, 100
+_WHOLE_LOG = 1 << 30
 
 
 def values_in(log: UnifiedLog) -> dict[int, bytes]:
@@ -35,12 +35,13 @@ class Orderer:
     RequestManager."""
 
     def __init__(
-        self, world: World, topic: str, partitions: int, records_per_s: float, settings: Mapping[str, object]
-    ) -> None:
+        self, world: World, topic: str, partitions: int, records_per_s: float, settings: Mapping[str, object],
+        record_bytes: int = 100,
+    ) -> None:  # fmt: skip
         given = {"bootstrap.servers": world.servers, "client.id": topic, **settings}
         self._core = ProducerCore(client_config(PRODUCER_CONFIG, given), world.chance(topic), encode)
         self._world, self.topic, self._partitions = world, topic, partitions
-        self._pause_ms = 1000 / records_per_s
+        self._pause_ms, self._bytes = 1000 / records_per_s, record_bytes
         self._next_at = float(world.now_ms)
         self.placed = self.refused = 0
         self.last_confirmed_ms = 0
@@ -51,7 +52,7 @@ class Orderer:
     def poll(self, now: int) -> Poll:
         while now >= self._next_at:
             partition = self.placed % self._partitions
-            value = f"order {self.placed}".encode().ljust(_ORDER_BYTES, b".")
+            value = f"order {self.placed}".encode().ljust(self._bytes, b".")
             record = Outgoing(self.topic, None, value, (), partition, self._world.time_ms)
             if self._core.try_append(record, partial(self._on_delivery, partition, value), now) is None:
                 self.placed += 1
