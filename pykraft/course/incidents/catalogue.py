@@ -2,9 +2,10 @@
 
 from pykraft.course.incidents.acks_all_stalls import AcksAllStalls
 from pykraft.course.incidents.disk_fills import DiskFills
+from pykraft.course.incidents.hot_partition import HotPartition
 from pykraft.course.incidents.incident import Incident
 
-INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls, DiskFills)}
+INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls, DiskFills, HotPartition)}
 """By number."""
 
 

@@ -18,7 +18,7 @@ from pykraft.surroundings import Shown, is_headless
 
 MEASURED = Path(__file__).with_name("measured.json")
 SEED = 7
-NOTHING_S = 300
+NOTHING_S = 180
 """For so long doing nothing is looked at."""
 _WRONG_S = 240
 _WORDS = {

@@ -16,9 +16,10 @@ from pykraft.client.config import PRODUCER_CONFIG, client_config
 from pykraft.client.producing.producer import Outgoing, ProducerCore
 from pykraft.common.core import FOREVER, Poll, merge
 from pykraft.course.incidents.drawing import Card, Row
-from pykraft.course.incidents.incident import Counter, Incident, Script, Verb, WrongCure
+from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCure
 from pykraft.course.incidents.programs import Orderer
 from pykraft.course.incidents.readers import Reading, Worker
+from pykraft.course.incidents.terminal import Verb
 from pykraft.course.incidents.world import World
 
 TOPIC, PARTITIONS, GROUP = "clicks", 3, "billing"
@@ -61,8 +62,8 @@ class DiskFills(Incident):
     NUMBER, TITLE = 2, "A disk fills"
     TOPICS = (TOPIC,)
     PAGER = (
-        "SEV 2 · broker 2: its disk grows by 18 kB every second and will be full in a quarter of an hour. Brokers 1 and "
-        "3 have the same load and do not grow. Topic clicks keeps one minute; billing reads it every 30 s."
+        "SEV 2 · broker 2: its disk grows by 18 kB every second and will be full in a quarter of an hour. Brokers 1 "
+        "and 3 have the same load and do not grow. Topic clicks keeps one minute; billing reads it every 30 s."
     )
     CURE: ClassVar[Script] = (
         (10, "kafka-log-dirs --describe --topic-list clicks"),
@@ -90,8 +91,8 @@ class DiskFills(Incident):
     )
     STORY = (
         "kiosk-17 has a clock that shows the year 2090, and sends a click every 45 s. Retention by time asks for the "
-        "largest timestamp of a segment: such a segment is never old. It goes from the oldest segment on and stops at the "
-        "first that stays, so the partition keeps everything.",
+        "largest timestamp of a segment: such a segment is never old. It goes from the oldest segment on and stops at "
+        "the first that stays, so the partition keeps everything.",
         "Kafka 4 refuses records that are more than an hour ahead. A backfill had raised "
         "`message.timestamp.after.max.ms` for this topic, and the override had stayed.",
         "The cure has two parts, in this order. Take the override away, so that no new record blocks. Then delete what "
@@ -141,9 +142,7 @@ class DiskFills(Incident):
         self.clicks = Orderer(world, TOPIC, PARTITIONS, _CLICKS_PER_S, settings, _CLICK_BYTES)
         world.start("site", self.clicks)
         self.reading = Reading(world, TOPIC, GROUP)
-        self.worker = Worker(
-            world, GROUP, self.reading, {"fetch.max.wait.ms": 5_000}, 2_000, every_s=_BILLING_EVERY_S
-        )
+        self.worker = Worker(world, GROUP, self.reading, {"fetch.max.wait.ms": 5_000}, 2_000, every_s=_BILLING_EVERY_S)
         world.start(GROUP, self.worker)
         world.run_to(world.now_ms + 20_000)
         self.kiosks = {"kiosk-17": Kiosk(world, "kiosk-17")}

@@ -1,4 +1,4 @@
-"""The programs that read: a `Worker` is a member of a consumer group, and its `Reading` knows what the group has missed.
+"""The programs that read: a `Worker` is a member of a consumer group, and its `Reading` knows what the group missed.
 
 A worker manages so many records a second, and commits what it has processed. A record is *missed* when the group's
 committed offset is beyond it and no worker has had it: it was deleted before it was read, or an offset was reset.
@@ -80,7 +80,7 @@ class Worker:
         self.name, self._reading, self._every_ms, self._on_record = name, reading, 1000 * every_s, on_record
         self._core = ConsumerCore(consumer_config(given), world.chance(name))
         self._core.subscribe([reading.topic])
-        self._limit = max(1, records_per_s * _BUSY_MS // 1000)
+        self._limit, self._ms_per_record = max(1, records_per_s * _BUSY_MS // 1000), 1000 / records_per_s
         self.is_leaving = self.has_left = False
         self._program = self._run()
         self._wait = next(self._program)
@@ -119,8 +119,8 @@ class Worker:
             if self._every_ms and not taken:
                 now = yield now + self._every_ms, now + self._every_ms
                 continue
-            busy_ms = _BUSY_MS if taken else _SHORT_MS
-            now = yield now + busy_ms, now + (_IDLE_MS if not taken else busy_ms)
+            busy_ms = round(len(taken) * self._ms_per_record)
+            now = yield (now + busy_ms, now + busy_ms) if taken else (now + _SHORT_MS, now + _IDLE_MS)
         for ask in (group.commit_at_end, lambda deadline: group.leave("the consumer is closed", deadline)):
             group.depart()
             promise = ask(now + _CLOSE_MS)
