@@ -55,9 +55,8 @@ def draw_cards(svg: Svg, cards: Sequence[Card], y: float) -> None:
 
 def _draw_row(svg: Svg, row: Row, x: float, y: float, width: float) -> None:
     label = f"{'▲ ' if row.warns else ''}{row.label}"
-    place = svg.text(x, y + 13, shortened(label, width * 0.62, 12, bold=row.warns), 12, bold=row.warns)
-    text = shortened(row.text, width - (place.right - place.left) - 8, 12)
-    svg.text(x + width, y + 13, text, 12, anchor="end")
+    place = svg.text(x + width, y + 13, shortened(row.text, width * 0.7, 12), 12, anchor="end")
+    svg.text(x, y + 13, shortened(label, place.left - x - 6, 12, bold=row.warns), 12, bold=row.warns)
     svg.rect(x, y + 19, width, 9, rx=4.5, fill="currentColor", fill_opacity="0.12")
     full = max(0.0, min(1.0, row.share)) * width
     if full > 0:

@@ -261,7 +261,7 @@ def read_link(link: str) -> Linked:
     if len(parts) != 6 or parts[0] != "pykraft" or parts[2] != _NAME or len(link) > _LONGEST_LINK:
         raise ValueError("this is no link of an incident: one is pykraft/VERSION/incident/NUMBER/SEED/LINES")
     if parts[1] != VERSION:
-        raise ValueError(f"it is of pykraft {parts[1]}, and this is {VERSION}: its history is another one")
+        raise ValueError(f"the link is of pykraft {parts[1]}, and this is {VERSION}: its history is another one")
     try:
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(base64.urlsafe_b64decode(parts[5] + "=" * (-len(parts[5]) % 4)), 10 * _LONGEST_LINK)
