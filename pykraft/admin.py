@@ -99,8 +99,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Endpoint, TopicPartition, Uuid
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
-from pykraft.runtime.client_hosts import client_random, start_client
-from pykraft.runtime.client_thread import ClosesOnExit
+from pykraft.runtime.client_thread import ClosesOnExit, client_random, start_client
 
 T = TypeVar("T")
 _numbers = itertools.count(1)

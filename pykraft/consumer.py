@@ -50,8 +50,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykraft.runtime.client_hosts import client_random, start_client
-from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit
+from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit, client_random, start_client
 from pykraft.runtime.clock import SystemClock
 
 _numbers = count(1)

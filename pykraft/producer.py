@@ -52,8 +52,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.records.record import Header
-from pykraft.runtime.client_hosts import client_random, start_client
-from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit
+from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit, client_random, start_client
 
 _numbers = itertools.count(1)
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]

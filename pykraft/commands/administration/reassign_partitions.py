@@ -41,7 +41,7 @@ from pykraft.commands.administration.reassignment_files import (
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.types import Node, TopicPartition
 from pykraft.controller.partitions.placement import UsableBroker, place
-from pykraft.runtime.client_hosts import client_random
+from pykraft.runtime.client_thread import client_random
 
 _ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),

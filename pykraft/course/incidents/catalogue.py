@@ -1,4 +1,4 @@
-"""Which incidents there are."""
+"""The table of incidents: each by its number, in the order in which the reader of the course comes to them."""
 
 from pykraft.course.incidents.acks_all_stalls import AcksAllStalls
 from pykraft.course.incidents.disk_fills import DiskFills

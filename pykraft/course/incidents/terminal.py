@@ -7,7 +7,7 @@
     restart-broker 3
 
 Kafka's commands are pykraft's own (`pykraft.commands`), run in this process by `pykraft.cli`. Their clients live in the
-incident's world (`pykraft.runtime.client_hosts`), so a command takes virtual time. ``--bootstrap-server`` may be left
+incident's world (`pykraft.runtime.client_thread`), so a command takes virtual time. ``--bootstrap-server`` may be left
 out. Where Kafka's tools want a file of JSON, the JSON itself is said, in quotes: there are no files here, and a line
 that came with a link cannot read yours.
 """
@@ -17,12 +17,12 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from pykraft import cli
 from pykraft.course.incidents.world import World
-from pykraft.runtime.client_hosts import hosted_by
+from pykraft.runtime.client_thread import hosted_by
 from pykraft.sim.cluster import FIRST_CONTROLLER_ID
 from pykraft.sim.node_files import CONTROLLER_PORT
 
@@ -86,6 +86,7 @@ class Terminal:
         return "\n".join(["Kafka's commands (each has --help):", *rows, "By hand:", *by_hand])
 
     def _tool(self, bare: str, words: list[str]) -> str:
+        cli = import_module("pykraft.cli")  # by its name, as it loads its verbs: some of them are about this course
         with tempfile.TemporaryDirectory() as folder:
             said = [_VERBS_OF_OTHER_NAME.get(bare, bare), *self._prepared(bare, words, Path(folder))]
             out, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True), io.StringIO()
