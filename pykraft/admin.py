@@ -17,7 +17,7 @@ The work is done by `pykraft.client.administration.admin`, which has no thread; 
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random, SystemRandom
+from random import SystemRandom
 from typing import TypeVar, Unpack
 
 from pykraft.client import config as keys
@@ -99,7 +99,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import Endpoint, TopicPartition, Uuid
 from pykraft.protocol.messages.quorum import AddRaftVoterRequest, ListenerEndpoint, RemoveRaftVoterRequest
-from pykraft.runtime.client_thread import ClientThread, ClosesOnExit
+from pykraft.runtime.client_thread import ClosesOnExit, client_random, start_client
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -112,14 +112,14 @@ class Admin(ClosesOnExit):
     def __init__(self, *misplaced: object, **settings: Unpack[AdminSettings]) -> None:
         """ConfigError names a setting that is not allowed, and what is. Nothing is connected yet."""
         by_name("Admin", misplaced)
-        random = Random()
+        random = client_random()
         self._core = AdminCore(settings, random)
         config = self._core.config
         self.config = public_settings(config)
         self._timeout_ms: int = config[keys.DEFAULT_API_TIMEOUT_MS]
         self._request_timeout_ms: int = config[keys.REQUEST_TIMEOUT_MS]
         client_id = config[keys.CLIENT_ID] or f"pykraft-admin-{next(_numbers)}"
-        self._thread = ClientThread(self._core, client_id, random)
+        self._thread = start_client(self._core, client_id, random)
 
     # --- topics -------------------------------------------------------------------------------------------------------
 

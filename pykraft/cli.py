@@ -124,7 +124,7 @@ def _check_verb(said: Sequence[str]) -> None:
     bare = said[0].removesuffix(".sh").removeprefix("kafka-")
     nearest = [_SCRIPTS[bare]] if bare in _SCRIPTS else get_close_matches(bare, COMMANDS, 1)
     meant = f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(COMMANDS)}"
-    raise CommandError(f"there is no command {said[0]}: {meant} ({_name()} --help lists them)")
+    raise CommandError(f"there is no command {said[0]}: {meant} ({program_name()} --help lists them)")
 
 
 def _unknown(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
@@ -143,7 +143,7 @@ def _parsers_below(parser: argparse.ArgumentParser) -> dict[str, argparse.Argume
     return {name: each for choices in found for name, each in choices.items()}
 
 
-def _name() -> str:
+def program_name() -> str:
     """How this was started: what is typed again."""
     return "pykraft" if Path(sys.argv[0]).name == "pykraft" else "python -m pykraft"
 
@@ -168,7 +168,7 @@ def _prepare_streams() -> None:
 
 
 def _parser(said: Sequence[str]) -> argparse.ArgumentParser:
-    parser = _Parser(prog=_name(), description="A complete small Kafka, to learn from.")
+    parser = _Parser(prog=program_name(), description="A complete small Kafka, to learn from.")
     parser.add_argument("--version", action="version", version=f"pykraft {__version__}")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for name, meaning in COMMANDS.items():

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
-from random import Random
 from typing import Any, Generic, Unpack
 
 from pykraft.client import config as keys
@@ -51,7 +50,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.cluster import MetadataRequest, MetadataResponse
 from pykraft.protocol.messages.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
+from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit, client_random, start_client
 from pykraft.runtime.clock import SystemClock
 
 _numbers = count(1)
@@ -104,12 +103,12 @@ class Consumer(ClosesOnExit, Generic[K, V]):
         self._listener: object | None = None
         self._is_listening = False
         """A call of the listener is under way."""
-        random = Random()
+        random = client_random()
         self._core = ConsumerCore(config, random, SystemClock().time_ms)
         client_id = config[keys.CLIENT_ID] or f"pykraft-consumer-{next(_numbers)}"
         if topics:
             self._core.subscribe(topic_names(topics))
-        self._thread = ClientThread(self._core, client_id, random)
+        self._thread = start_client(self._core, client_id, random)
 
     # --- what is read -------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from random import Random
 from time import time_ns
 from typing import Any, Generic, Unpack
 
@@ -53,7 +52,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.records.record import Header
-from pykraft.runtime.client_thread import ClientClosedError, ClientThread, ClosesOnExit
+from pykraft.runtime.client_thread import ClientClosedError, ClosesOnExit, client_random, start_client
 
 _numbers = itertools.count(1)
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
@@ -166,12 +165,12 @@ class Producer(ClosesOnExit, Generic[K, V]):
         self._value_serializer = function("a value_serializer", value_serializer)
         self._partitioner: Partitioner | None = function("a partitioner", partitioner)
         self._max_block_ms: int = config[keys.MAX_BLOCK_MS]
-        random = Random()
+        random = client_random()
         self._core = ProducerCore(config, random)
         self._unfinished: tuple[str, Promise[KafkaError | None]] | None = None
         """The step of a transaction whose end the user has not waited for."""
         client_id = config[keys.CLIENT_ID] or f"pykraft-producer-{next(_numbers)}"
-        self._thread = ClientThread(self._core, client_id, random, self._abandon)
+        self._thread = start_client(self._core, client_id, random, self._abandon)
 
     def send(
         self,

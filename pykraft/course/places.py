@@ -9,6 +9,7 @@ import pykraft
 
 ROOT = Path(pykraft.__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
+INCIDENTS = NOTEBOOKS / "incidents"
 LABS = ROOT / "labs"
 
 

@@ -9,16 +9,20 @@ two apart. The thread holds it between two waits for the network, never while it
 An address may be wrong, and the application may wait for a minute before a call says so. If no address has answered for
 five seconds, that is therefore logged, once, as a warning; unless the application has set up logging, Python prints it
 to standard error. A call that gives up says the same: which addresses were tried, and why each did not work.
+
+A program can let the cores of its clients run elsewhere (`hosted_by`): in a simulated network, for instance, and in its
+time. So a command of Kafka's tools runs unchanged against a simulated cluster.
 """
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from random import Random
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import Promise
@@ -29,6 +33,7 @@ from pykraft.network.selector import Told
 from pykraft.runtime.client_loop import ClientCore, ClientLoop
 
 T = TypeVar("T")
+OnEnd = Callable[[BaseException | None], None]
 MAX_WAIT_MS = 1000
 SILENCE_MS = 5000
 """After this long the warning says that no broker answers."""
@@ -39,6 +44,48 @@ _logger = logging.getLogger(__name__)
 
 class ClientClosedError(RuntimeError):
     """The client was closed, or its thread has died; the cause says why."""
+
+
+class ClientHost(Protocol):
+    """What a client asks of the place in which its core runs; see `ClientThread` for each of these."""
+
+    lock: Any
+    first_answer_ms: int | None
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+    @property
+    def has_heard(self) -> bool: ...
+
+    @property
+    def is_own(self) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def wait(self, timeout_ms: float) -> None: ...
+
+    def wait_until(self, condition: Callable[[], bool], timeout_ms: float) -> bool: ...
+
+    def ask(self, question: Callable[[int], Promise[T | KafkaError]]) -> T: ...
+
+    def silence(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class ClientHosts(Protocol):
+    """Makes hosts."""
+
+    def random(self) -> Random:
+        """The chance of the next client."""
+
+    def start(self, core: ClientCore, client_id: str, random: Random, on_end: OnEnd) -> ClientHost: ...
 
 
 class ClientThread:
@@ -235,10 +282,37 @@ class ClientThread:
             self._thread.join()
 
 
+_hosts: ContextVar[ClientHosts | None] = ContextVar("hosts of clients", default=None)
+
+
+@contextmanager
+def hosted_by(hosts: ClientHosts) -> Iterator[None]:
+    """The clients that this thread makes in this block run on these hosts."""
+    token = _hosts.set(hosts)
+    try:
+        yield
+    finally:
+        _hosts.reset(token)
+
+
+def client_random() -> Random:
+    """The chance of a client that is made now."""
+    hosts = _hosts.get()
+    return Random() if hosts is None else hosts.random()
+
+
+def start_client(core: ClientCore, client_id: str, random: Random, on_end: OnEnd = lambda failure: None) -> ClientHost:
+    """Let a core run; `on_end` is called when it ends, with what it died of."""
+    hosts = _hosts.get()
+    return (
+        ClientThread(core, client_id, random, on_end) if hosts is None else hosts.start(core, client_id, random, on_end)
+    )
+
+
 class ClosesOnExit:
     """``with Producer(...) as producer:`` closes it at the end."""
 
-    _thread: ClientThread
+    _thread: ClientHost
 
     def expect_an_answer(self, timeout_ms: int) -> None:
         """Until a broker has answered for the first time, a call fails after this long, whatever time it has."""

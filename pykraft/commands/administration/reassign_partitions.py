@@ -25,7 +25,6 @@ import argparse
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 from pykraft.admin import Admin
@@ -44,6 +43,7 @@ from pykraft.commands.common import CommandError, add_client_arguments, answers,
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Node, TopicPartition
 from pykraft.controller.partitions.placement import UsableBroker, place
+from pykraft.runtime.client_thread import client_random
 
 _ACTIONS_OF = {
     "reassignment_json_file": ("execute", "verify", "cancel"),
@@ -158,7 +158,7 @@ def _generate(admin: Admin, options: argparse.Namespace, wanted: tuple[list[str]
         for partition in described[topic].partitions
     }
     brokers = _usable([node for node in nodes if node.id in broker_ids], options.disable_rack_aware)
-    random = Random()
+    random = client_random()
     proposed: dict[TopicPartition, list[int]] = {}
     for topic in topics:
         partitions = described[topic].partitions

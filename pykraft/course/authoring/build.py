@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pykraft.course.authoring.execute import NotebookFailed, execute, normalized, read, save
-from pykraft.course.authoring.form import file_problems, picture_problems, problems
-from pykraft.course.places import LABS, NOTEBOOKS, is_report, lab_folder
+from pykraft.course.authoring.form import file_problems, incident_problems, picture_problems, problems
+from pykraft.course.places import INCIDENTS, LABS, NOTEBOOKS, is_report, lab_folder
 
 LAB_NOTEBOOK = "lab.ipynb"
 
@@ -50,5 +50,8 @@ def build(path: Path) -> float:
 def what_is_missing(path: Path) -> Iterator[str]:
     """What the notebook's form lacks, in words."""
     yield from picture_problems(read(path))
-    yield from problems(read(path), is_lab=path.name == LAB_NOTEBOOK, is_report=is_report(path.parent))
+    if path.parent.name == INCIDENTS.name:
+        yield from incident_problems(read(path))
+    else:
+        yield from problems(read(path), is_lab=path.name == LAB_NOTEBOOK, is_report=is_report(path.parent))
     yield from file_problems(path)

@@ -56,6 +56,7 @@ LINUX_ONLY = re.compile(
     r"\bkernel\.(?:evict|counted|counters|why_|pages_in)|\.evict\(|\bread_speeds\(|\brestart_machine\(|\bsent_then_overwritten\(|/proc/"
 )
 """What only Linux does: evict a file from memory, count a process's calls, lend a socket the pages of a file."""
+INCIDENT_PARTS = ("# Incident ", "## Debrief", "## Again", "## Where this differs from Apache Kafka")
 LAB_PARTS = ("# ", "## Where this differs from Apache Kafka", "## In the live cluster")
 
 SVG, TEXT, PLOTLY = "image/svg+xml", "text/plain", "application/vnd.plotly.v1+json"
@@ -96,6 +97,17 @@ def problems(notebook: Any, is_lab: bool = False, is_report: bool = False) -> It
         yield from report_problems(notebook)
     else:
         yield from (lab_problems(notebook) if is_lab else part_problems(notebook))
+    yield from output_problems(notebook)
+
+
+def incident_problems(notebook: Any) -> Iterator[str]:
+    """All that is wrong with the notebook of an incident: it is a console and a debrief, with few words around them."""
+    yield from length_problems(notebook)
+    yield from linux_problems(notebook)
+    lines = prose(notebook).splitlines()
+    for part in INCIDENT_PARTS:
+        if not any(line.startswith(part) for line in lines):
+            yield f"no {part!r}"
     yield from output_problems(notebook)
 
 

@@ -275,6 +275,7 @@ ROOMS = (
         "course/labs",
         "course/authoring",
         "course/rigs",
+        "course/incidents",
         "course/lessons",
     ),
 )

@@ -1,0 +1,122 @@
+"""The incidents: each has a cure that ends it, and wrong cures that are seen to make it worse.
+
+What each way costs is committed (``measured.json``), for the debrief shows it. The long test plays all ways again and
+compares, so the numbers that a reader sees are those of the code.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pykraft.common.version import VERSION
+from pykraft.course.authoring import build
+from pykraft.course.authoring.execute import read
+from pykraft.course.incidents.catalogue import INCIDENTS, make
+from pykraft.course.incidents.console import Console
+from pykraft.course.incidents.debrief import measure, read_measured, ways
+from pykraft.course.incidents.incident import LOST, OPEN, SOLVED, Shift, read_link, replayed
+from pykraft.course.incidents.terminal import Terminal
+from pykraft.course.incidents.world import World
+from pykraft.course.places import INCIDENTS as FOLDER
+from pykraft.viz.drawing.svg import overlaps
+from tests.notebooks.test_form import links
+
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+NUMBERS = sorted(INCIDENTS)
+
+
+def test_the_cure_ends_the_first_incident_and_its_link_is_the_same_history() -> None:
+    shift = Shift.begin(make(1), 7)
+    assert shift.incident.state == OPEN and shift.incident.missing() is not None
+    drawn = Console(shift).figure()
+    assert overlaps(drawn.boxes) == []
+    assert all(f"{each.label}: {each.value}" in drawn.text for each in shift.incident.counters())
+    shift.play(shift.incident.CURE[:3])
+    link, said, history = shift.link, list(shift.said), list(shift.incident.history)
+    again = replayed(read_link(link), make(1))
+    assert (again.said, again.incident.history, again.link) == (said, history, link)
+    shift.play(shift.incident.CURE[3:])
+    shift.run_on()
+    assert shift.incident.state == SOLVED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_debriefs_numbers_are_those_of_the_code(number: int) -> None:
+    assert measure(make(number)) == read_measured(number)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_cure_solves_it_doing_nothing_does_not_and_two_wrong_cures_lose_records(number: int) -> None:
+    found = read_measured(number)
+    assert list(found) == [name for name, _, _ in ways(make(number))]
+    cure, nothing, *wrong = found.values()
+    assert cure["state"] == SOLVED and nothing["state"] == OPEN
+    assert [each["state"] for each in wrong] == [LOST, LOST]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_wrong_cure_is_seen_to_make_it_worse_by_a_counter_that_stays_0_without_it(number: int) -> None:
+    found = read_measured(number)
+    harmless = [found["the cure"]["counters"], found["doing nothing"]["counters"]]
+    for wrong in make(number).WRONG:
+        worse = [label for label, value in found[wrong.name]["counters"].items() if value > 100]
+        assert [label for label in worse if all(counters[label] == 0 for counters in harmless)], wrong.name
+
+
+@pytest.mark.parametrize(
+    "link", ["", "pykraft/0.0.0/incident/1/7/xx", "pykraft/{}/incident/1/7/xx", "pykraft/{}/bugs/1/7/x"]
+)
+def test_a_link_that_is_none_is_refused_with_the_reason(link: str) -> None:
+    with pytest.raises(ValueError, match="link"):
+        read_link(link.format(VERSION))
+
+
+@pytest.fixture(scope="module")
+def terminal() -> Terminal:
+    world = World(1, brokers=1)
+    world.run_to(4_000)
+    return Terminal(world, {})
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("bin/kafka-topics.sh --create --topic t --partitions 1 --replication-factor 1", "Created topic t."),
+        ("kafka-topics --list --bootstrap-server broker.example:9092", "t"),
+        ("kafka-topics --describe --topic missing", "missing"),
+        ("kafka-topics --list --topci t", "Did you mean --topic?"),
+        ("kafka-configs --alter --topic t --add-config-file /etc/hostname", "there are no files here"),
+        ("kafka-configs --alter --topic t --add-config-f=/etc/hostname", "there are no files here"),
+        ("kafka-topics --list --command-c /etc/hostname", "there are no files here"),
+        ("kafka-topics 'an open quote", "cannot be read"),
+        ("kafka-dump-log --files /etc/hostname", "no such command"),
+        ("rm -rf /", "no such command"),
+        ("help", "kafka-consumer-groups"),
+        ("kafka-delete-records --offset-json-file '{\"partitions\": []}'", "delete"),
+    ],
+)
+def test_the_terminal_answers_as_kafkas_tools_do_and_opens_no_file(terminal: Terminal, line: str, said: str) -> None:
+    assert said in terminal.run(line)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_the_notebook_of_an_incident_has_its_form_and_its_links_lead_somewhere(path: Path) -> None:
+    assert list(build.what_is_missing(path)) == []
+    notebook = read(path)
+    assert links(notebook)
+    assert [link for link in links(notebook) if not (path.parent / link).exists()] == []
+    assert "<details>" in notebook.cells[3].outputs[0].data["text/markdown"], "a reader on GitHub would read the cure"
+
+
+def test_every_incident_has_a_notebook_and_every_line_of_its_cure_is_one_of_the_terminals() -> None:
+    assert [int(path.name[1]) for path in PATHS] == NUMBERS
+    for number in NUMBERS:
+        for script in (make(number).CURE, *(wrong.script for wrong in make(number).WRONG)):
+            assert all(
+                re.match(r"kafka-[a-z-]+ --|(restart-broker|start-consumer|stop-consumer)\b", line)
+                for _, line in script
+            )
