@@ -9,7 +9,6 @@ from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.records.batch import HEADER_BYTES
 from pykraft.sim.trouble.disks import DiskKnobs
 from pykraft.sim.trouble.faults import Faults
-from pykraft.sim.workloads.workload import TOPIC
 from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.scheduler import US_PER_MS
@@ -18,6 +17,8 @@ from pykraft.storage.file_records import FileRecords
 from pykraft.storage.segment_files import LOG_SUFFIX
 
 _CLEAN = f"/data/{CLEAN_SHUTDOWN}"
+_TOPIC = "t"
+"""The topic of the readers and writers (`workloads.workload`), which have the laws that damage must not break."""
 _LOOK_US = 100 * US_PER_MS
 _KEPT_COPIES = 3
 _SECOND_COPIES_MS = 3_000
@@ -262,7 +263,7 @@ def _closed_segments(machine: SimulatedNode) -> list[str]:
     disk, found = machine.filesystem, []
     if disk.exists("/data"):
         for name in disk.list("/data"):
-            if name.startswith(f"{TOPIC}-") and "." not in name:
+            if name.startswith(f"{_TOPIC}-") and "." not in name:
                 files = [each for each in disk.list(f"/data/{name}") if each.endswith(LOG_SUFFIX)]
                 found += [f"/data/{name}/{each}" for each in files[:-1] if disk.size(f"/data/{name}/{each}")]
     return found
@@ -271,7 +272,7 @@ def _closed_segments(machine: SimulatedNode) -> list[str]:
 def _leads(machine: SimulatedNode) -> bool:
     broker = None if machine.node is None else machine.node.broker
     return broker is not None and any(
-        partition.is_leader and place.topic == TOPIC for place, partition in broker.replicas.partitions.items()
+        partition.is_leader and place.topic == _TOPIC for place, partition in broker.replicas.partitions.items()
     )
 
 
