@@ -250,21 +250,21 @@ class Admin(ClosesOnExit):
         wanted = list(brokers)
         return self._ask(lambda deadline: self._core.logs.describe_log_dirs(wanted, deadline))
 
-    def alter_replica_log_dirs(self, directories: Mapping[tuple[TopicPartition, int], str]) -> None:
+    def alter_replica_log_dirs(self, replica_assignments: Mapping[tuple[TopicPartition, int], str]) -> None:
         """Let each replica, named by its partition and broker, be in this log directory of the broker (KIP-113). The
         moves have begun when it returns; `describe_log_dirs` shows the copies until they are over. KafkaError says why
         the first of those that failed did; the others are done."""
-        for error in self.try_alter_replica_log_dirs(directories).values():
+        for error in self.try_alter_replica_log_dirs(replica_assignments).values():
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
 
     def try_alter_replica_log_dirs(
-        self, directories: Mapping[tuple[TopicPartition, int], str]
+        self, replica_assignments: Mapping[tuple[TopicPartition, int], str]
     ) -> dict[tuple[TopicPartition, int], ErrorCode]:
         """As `alter_replica_log_dirs`, with what became of each. A broker that has no replica yet answers
         REPLICA_NOT_AVAILABLE, and will make it in that directory."""
         wanted: dict[int, dict[TopicPartition, str]] = {}
-        for (key, broker), path in directories.items():
+        for (key, broker), path in replica_assignments.items():
             wanted.setdefault(broker, {})[topic_partition(key)] = path
         found = self._ask(lambda deadline: self._core.logs.alter_replica_log_dirs(wanted, deadline))
         return {(key, broker): error for broker, errors in found.items() for key, error in errors.items()}

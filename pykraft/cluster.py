@@ -95,16 +95,14 @@ class Cluster(ClusterFiles):
         one is given. With `network="staged"` each node has Kafka's network threads and request handlers
         (`runtime.staged`). With `security="SSL"` or "SASL_SSL" it is a secure one (`runtime.secure_files`). With
         `internal_topics` the topics of groups and transactions are made at once, in the background; otherwise when a
-        client first needs them, as in Kafka, and librdkafka waits 2 s then. ``pykraft up`` and the fixture ``kafka``
-        set it; lessons count records without. With `log_dirs` each node has this many log directories
-        (`log_directories`). ValueError: what is wrong with these; ClusterError: no node comes up.
+        client first needs them, and librdkafka waits 2 s then: ``pykraft up`` and the fixture ``kafka`` set it. Each
+        node has `log_dirs` log directories. ValueError: what is wrong with these; ClusterError: no node comes up.
         """
         check_arguments(nodes, controllers, mode, timeouts, port, network, filesystem is not None, log_dirs)
-        self._listener = listener_with(security)
         self._racks, self._reach = rack_of_each(racks, nodes), reach_of(host, advertise)
         self._filesystem, self._extra, self._log_dirs = filesystem, dict(properties or {}), log_dirs
         self.mode, self.network, self.timeouts = mode, network, timeouts
-        self._levels = levels_with(features or {})
+        self._levels, self._listener = levels_with(features or {}), listener_with(security)
         self.directory, temporary = self._place(directory)
         self._name_nodes(nodes, controllers)
         self._check_unused()

@@ -116,15 +116,7 @@ class Broker:
         self.lifecycle = self._make_lifecycle(cluster_id, Uuid.random(random), heartbeats)
         self.replicas = self._make_replicas(timer, clock, metrics, isr_changes)
         self._directories = DirectoryAssignments(config.node_id, self.logs, lambda: self.lifecycle.epoch, assigning)
-        self.moves = DirectoryMoves(
-            config.node_id,
-            self.logs,
-            self.replicas,
-            background,
-            trace,
-            self._directories.on_placed,
-            lambda: self._live[DIRECTORY_MOVES_RATE],
-        )
+        self.moves = self._make_moves(background)
         self._follow_directories()
         self._add_partitions, self._verification = self._make_verification(timer, metrics)
         self.groups = self._make_groups(timer, clock, random, time_slice)
@@ -181,6 +173,17 @@ class Broker:
             if manager.unknown:
                 trace("unknown_files", directory=manager.directory, names=manager.unknown)
         return logs
+
+    def _make_moves(self, background: Background) -> DirectoryMoves:
+        return DirectoryMoves(
+            self._config.node_id,
+            self.logs,
+            self.replicas,
+            background,
+            self._trace,
+            self._directories.on_placed,
+            rate=lambda: self._live[DIRECTORY_MOVES_RATE],
+        )
 
     def _follow_directories(self) -> None:
         """What the log directories hear from the metadata, and what a failure or a new log there leads to."""
