@@ -66,7 +66,8 @@ from pykraft.sim.workloads.settling import (
 )
 from pykraft.sim.workloads.transaction_storm import TransactionStorm
 from pykraft.sim.workloads.workload import TOPIC, QuotaMaker, Reader, TopicMaker, Writer
-from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedNode
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.world.slices import SeededBursts, SeededSlice

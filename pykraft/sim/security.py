@@ -17,7 +17,8 @@ from pykraft.sim.laws.security_laws import SecurityLaws
 from pykraft.sim.node_files import BROKER_PORT
 from pykraft.sim.trouble.security import CLIENT, NODE, SecurityKnobs
 from pykraft.sim.workloads.strangers import Asker, Stranger, kinds_of
-from pykraft.sim.world.hosts import SimulatedClient, SimulatedNode
+from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.network import GHOST, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 from pykraft.sim.world.secure_hosts import ClientSecurity, Credentials, NodeSecurity

@@ -11,7 +11,7 @@ from pykraft.security.jaas import PLAIN_MODULE
 from pykraft.security.login import SaslLogin
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import draw
-from pykraft.sim.world.hosts import SimulatedClient
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.transport.authentication import SaslServerChannel
 from tests.sim.histories import in_processes
 

@@ -22,7 +22,7 @@ from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.quota_laws import QuotaLaws, most_bytes, steady_rate
 from pykraft.sim.trouble.knobs import calm, draw
 from pykraft.sim.workloads.limits_workload import overheard
-from pykraft.sim.world.hosts import SimulatedClient
+from pykraft.sim.world.client_hosts import SimulatedClient
 from tests.harness.asking import produce
 from tests.harness.storage import NOW_MS
 from tests.sim.histories import in_processes

@@ -17,8 +17,9 @@ from pykraft.protocol.schema import Request
 from pykraft.sim.laws.transaction_laws import BANK, Ledger, Outcome
 from pykraft.sim.workloads.transaction_workload import CommittedReader, Teller
 from pykraft.sim.workloads.workload import TopicMaker
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.frames import read_frame
-from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedNode
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 

@@ -16,7 +16,7 @@ from pykraft.common.core import Promise
 from pykraft.common.errors import KafkaError
 from pykraft.runtime.client_loop import ClientCore
 from pykraft.runtime.client_thread import ClientClosedError, ClientHost, OnEnd
-from pykraft.sim.world.hosts import SimulatedClient
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 

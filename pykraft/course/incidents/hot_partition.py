@@ -24,7 +24,7 @@ from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCu
 from pykraft.course.incidents.readers import Reading, Worker
 from pykraft.course.incidents.terminal import Verb
 from pykraft.course.incidents.world import World
-from pykraft.sim.world.hosts import SimulatedClient
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.scheduler import US_PER_MS
 
 TOPIC, PARTITIONS, GROUP, HOT = "payments", 6, "fraud", "megastore"

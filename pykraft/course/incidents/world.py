@@ -19,7 +19,8 @@ from pykraft.course.incidents.client_host import SimulatedHosts
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.node_files import BROKER_PORT
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
-from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedNode
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.story.views import as_view
 

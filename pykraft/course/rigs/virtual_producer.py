@@ -40,8 +40,9 @@ from pykraft.records.batch import RecordBatch, batches
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.sim.workloads.workload import TopicMaker
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.encoders import encode
-from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient, SimulatedNode
+from pykraft.sim.world.hosts import EPOCH_MS, SimulatedNode
 from pykraft.sim.world.network import Weather
 from pykraft.sim.world.scheduler import US_PER_MS
 from pykraft.storage.answers import Isolation

@@ -22,8 +22,8 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.clients import CLASSIC, GroupKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.group_members import ClassicMember, ConsumerMember, GroupMember
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.dice import next_dice
-from pykraft.sim.world.hosts import SimulatedClient
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 

@@ -20,8 +20,8 @@ from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger
 from pykraft.sim.trouble.knobs import TransactionKnobs
 from pykraft.sim.trouble.outages import Outages
 from pykraft.sim.workloads.transaction_workload import CommittedReader, Copier, Teller
+from pykraft.sim.world.client_hosts import SimulatedClient
 from pykraft.sim.world.dice import next_dice
-from pykraft.sim.world.hosts import SimulatedClient
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 

@@ -1,8 +1,8 @@
-"""Hosts in the simulator: a whole node, or a whole client, between a virtual network, clock and disk.
+"""Hosts in the simulator: a whole node between a virtual network, clock and disk.
 
 `SimulatedNode` does what `runtime.threaded.NodeThread` does, without the thread and the sockets: it takes what has come
-in, hands it to the node, polls the node, and sends what the node wants sent. `SimulatedClient` does the same for a
-producer, a consumer or an admin client. The cores cannot tell the difference.
+in, hands it to the node, polls the node, and sends what the node wants sent. The core cannot tell the difference.
+(Hosts of clients are in `client_hosts`.)
 
 A node can end in several ways: between two steps, like a killed process; within a step, before any of its changes of
 the disk (and with a part of that one written); by an error of its disk; or in order. A process that ends leaves every
@@ -19,13 +19,12 @@ from pykraft.broker.node import Node
 from pykraft.broker.settings.config import NodeConfig
 from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
-from pykraft.common.core import FOREVER, RequestManager
+from pykraft.common.core import FOREVER
 from pykraft.common.fault_handler import StrictFaultHandler
 from pykraft.common.time_slice import TimeSlice
 from pykraft.common.trace import TraceEvent
 from pykraft.common.types import Endpoint
 from pykraft.protocol.header import SIZE
-from pykraft.security.login import SaslLogin
 from pykraft.sim.world.disk import Crash, MemoryFileSystem
 from pykraft.sim.world.network import End, Network
 from pykraft.sim.world.scheduler import US_PER_MS, Planned, Scheduler
@@ -161,45 +160,6 @@ class Machine:
         self.network.drop_host(self)
 
 
-class _HeedlessPeers(Peers):
-    def heed(self, endpoint: Endpoint, response: Any, now: int) -> None:
-        """A client that is throttled goes on as before: its broker must stop reading."""
-
-
-class SimulatedClient(Machine):
-    """A producer, a consumer or an admin client."""
-
-    login: SaslLogin | None = None
-    """What it logs in to nodes with."""
-
-    def __init__(
-        self,
-        name: str,
-        core: RequestManager,
-        scheduler: Scheduler,
-        network: Network,
-        random: Random,
-        heeds_throttling: bool = True,
-    ) -> None:
-        super().__init__(name, scheduler, network)
-        self._core = core
-        self._peers = (Peers if heeds_throttling else _HeedlessPeers)(self, name, random)
-        self._peers.login_of = lambda is_to_controller: self.login
-        if network.credentials is not None:
-            network.credentials.equip(self)
-        self.is_up = True
-
-    def _poll(self, now: int) -> int:
-        poll = self._core.poll(now)
-        for outbound in poll.requests:
-            self._peers.send(outbound, now)
-        return poll.deadline
-
-    def crash(self) -> None:
-        """The host is gone, now."""
-        self._go_down()
-
-
 class SimulatedStream:
     """The byte stream under a connection that a node has accepted."""
 
@@ -287,6 +247,8 @@ class SimulatedBackground:
 class SimulatedNode(Machine):
     """A node, its disk, and its lives."""
 
+    traced = 0
+    """Counts the events."""
     ends_without_room = 0
     """How many of its processes have ended because the disk was full."""
     work: WorkMeter | None = None
@@ -322,8 +284,6 @@ class SimulatedNode(Machine):
         self.audit: Callable[[Node, Callable[[], tuple[int, ...]], int], None] | None = None
         """Called after each turn with the node, with what counts its deeds, and with the time (`laws.sleep_laws`)."""
         self._put_off: list[Callable[[], None]] = []  # what has happened while it was busy
-        self.traced = 0
-        """Counts the events."""
         self.secure: ListenerSecurity | None = None
         self.streams: dict[SimulatedStream, None] = {}
         """Those under the accepted connections, where a law looks at them."""

@@ -16,7 +16,8 @@ from pykraft.broker.settings.listener_config import Listener
 from pykraft.broker.settings.socket_config import CONNECTIONS_MAX_IDLE_MS
 from pykraft.common.types import Endpoint
 from pykraft.security.login import SaslLogin
-from pykraft.sim.world.hosts import Machine, SimulatedClient, SimulatedNode, SimulatedStream, SimulatedWire
+from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import Machine, SimulatedNode, SimulatedStream, SimulatedWire
 from pykraft.sim.world.network import End
 from pykraft.sim.world.tls import Certificate, StandInEngine, TlsSide
 from pykraft.transport.pace import close_idle

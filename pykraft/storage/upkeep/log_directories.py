@@ -98,8 +98,8 @@ class LogDirectories:
                 if not self.take_offline(error):
                     raise
         self._set_duplicates_aside()
-        epochs = {manager.previous_broker_epoch for manager in self.online}
-        self.previous_broker_epoch = epochs.pop() if len(epochs) == 1 and not self.failures else -1
+        first, *others = [manager.previous_broker_epoch for manager in self.online] or [-1]
+        self.previous_broker_epoch = first if all(each == first for each in others) and not self.failures else -1
 
     def _set_duplicates_aside(self) -> None:
         """Keep the newest log of each partition."""

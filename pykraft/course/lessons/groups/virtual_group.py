@@ -34,7 +34,8 @@ from pykraft.course.lessons.groups.ownership import Ownership, Spans, in_words, 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
 from pykraft.sim.workloads.workload import TopicMaker
-from pykraft.sim.world.hosts import EPOCH_MS, SimulatedClient
+from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import EPOCH_MS
 from pykraft.sim.world.scheduler import US_PER_MS
 
 TOPIC, GROUP = "orders", "billing"
