@@ -80,10 +80,12 @@ def _draw_axes(svg: Svg, at: At, bounds: tuple[int, int], until_ms: float) -> No
 
 def _draw_isr(svg: Svg, states: Sequence[State], at: At, y: float, until_ms: float) -> None:
     svg.text(0, y + 17, "ISR", 13, bold=True)
-    for number, (start, isr) in enumerate(_spans(states)):
-        ends = [later for later, _ in _spans(states)[number + 1 :]]
+    spans = _spans(states)
+    known = list(dict.fromkeys(isr for _, isr in spans))
+    for number, (start, isr) in enumerate(spans):
+        ends = [later for later, _ in spans[number + 1 :]]
         left, right = at(start, 0)[0], at(ends[0] if ends else until_ms, 0)[0]
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = _COLOURS[known.index(isr) % len(_COLOURS)]
         svg.rect(left, y, right - left - 1, _STRIP, fill=colour, stroke="currentColor", stroke_opacity="0.5")
         words = ", ".join(map(str, isr))
         if text_width(words, 12.5) < right - left - 6:
