@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from pykraft.admin import Admin
 from pykraft.client.administration.acls import AclBinding, AclBindingFilter, word
+from pykraft.commands.as_json import add_json, check_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say
 from pykraft.common.acl import (
     CLUSTER_NAME,
@@ -101,12 +102,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--producer", action="store_true", help="what a producer to --topic needs")
     parser.add_argument("--consumer", action="store_true", help="what a consumer of --topic in --group needs")
     parser.add_argument("--idempotent", action="store_true", help="with --producer: IdempotentWrite on the cluster")
+    add_json(parser, "--list: ")
     parser.add_argument("--force", action="store_true", help="remove without a question")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what is asked, and print it as kafka-acls does."""
     _check(options)
+    check_json(options, options.list, "--list")
     if options.list:
         return _list(options)
     rules = _rules(options)
@@ -126,6 +129,9 @@ def _list(options: argparse.Namespace) -> int:
     principals: list[str | None] = [_principal(text) for text in options.principal]
     with Admin(**client_settings(options)) as admin, answers(admin):
         found = dict.fromkeys(rule for wanted in filters for rule in admin.describe_acls(wanted))
+    if options.json:
+        say_json(acls=[rule for rule in found if not principals or rule.principal in principals])
+        return 0
     for principal in principals or [None]:
         if principal is not None:
             say(f"ACLs for principal `{principal}`")

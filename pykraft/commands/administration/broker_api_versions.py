@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from pykraft.admin import Admin
 from pykraft.client.administration.admin import ApiVersions
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import add_client_arguments, answers, client_settings, say
 from pykraft.common.errors import KafkaError
 from pykraft.common.types import Node
@@ -20,6 +21,7 @@ from pykraft.protocol.listeners import ListenerKind
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,6 +29,9 @@ def run(options: argparse.Namespace) -> int:
     with Admin(**client_settings(options)) as admin, answers(admin):
         brokers = sorted(admin.describe_cluster().brokers)
         found = admin.describe_api_versions([broker.id for broker in brokers])
+    if options.json:
+        say_json(brokers=[broker._asdict() | {"apis": _in_json(found[broker.id])} for broker in brokers])
+        return 0
     for broker in brokers:
         say(f"{_named(broker)} -> {_described(found[broker.id])}")
     return 0
@@ -40,6 +45,15 @@ def _described(answer: ApiVersions | KafkaError) -> str:
     if isinstance(answer, KafkaError):
         return f"ERROR: {answer}"
     return "(\n\t" + ",\n\t".join(_rows(answer.versions)) + "\n)"
+
+
+def _in_json(answer: ApiVersions | KafkaError) -> object:
+    if isinstance(answer, KafkaError):
+        return answer
+    return [
+        {"key": key, "name": apis[key].name if key in apis else None, "lowest": lowest, "highest": highest}
+        for key, (lowest, highest) in sorted(answer.versions.items())
+    ]
 
 
 def _rows(versions: Mapping[int, tuple[int, int]]) -> list[str]:

@@ -21,6 +21,7 @@ import argparse
 
 from pykraft.admin import Admin
 from pykraft.client.administration.admin import ClusterDescription
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say
 
 _COLUMNS = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     controller.add_argument("--id", "-i", type=int, required=True, metavar="N", help="the id of the controller")
     endpoints = verbs.add_parser("list-endpoints", help="list the addresses of the brokers, or of the controllers")
     add_client_arguments(endpoints, also_controllers=_SHORT)
+    add_json(endpoints)
     endpoints.add_argument("--include-fenced-brokers", action="store_true", help="also those that are fenced")
 
 
@@ -62,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
             say(f"{_UNREGISTERED[options.verb]} {options.id} is no longer registered.")
             return 0
         cluster = admin.describe_cluster(is_list and options.include_fenced_brokers)
-    if is_list:
+    if is_list and options.json:
+        say_json(**cluster._asdict())
+    elif is_list:
         _list_endpoints(cluster, of_controllers)
     else:
         say(f"Cluster ID: {cluster.cluster_id}")

@@ -36,6 +36,7 @@ from pykraft.commands.administration.quota_configs import (
     check_quota_entity,
     describe_quotas,
 )
+from pykraft.commands.as_json import add_json, check_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, tell
 from pykraft.common.settings.broker_config import consequence_here
 from pykraft.common.settings.config import as_text, parse_properties
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_argument("--describe", dest="action", action="store_const", const=_describe, help="show settings")
     actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="change settings")
     parser.add_argument("--all", action="store_true", help="--describe: also settings that were never changed")
+    add_json(parser, "--describe of topics, groups or brokers: ")
     parser.add_argument("--add-config", metavar="KEY=VALUE,...", help="--alter: new values; [a,b] for a list")
     parser.add_argument("--add-config-file", type=Path, metavar="FILE", help="--alter: a properties file of new values")
     parser.add_argument("--delete-config", metavar="KEY,...", help="--alter: go back to the defaults")
@@ -101,6 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     kinds, names = _entities(options)
+    is_shown = options.action is _describe and not set(QUOTA_ENTITIES).intersection(kinds)
+    check_json(options, is_shown, "--describe of topics, groups or brokers")
     if kinds and kinds[0] in QUOTA_ENTITIES:
         return _run_quotas(options, kinds, names)
     kind, name = _entity(kinds, names)
@@ -111,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     _check_describes(options)
     with Admin(**client_settings(options)) as admin, answers(admin):
-        _describe(admin, kind, name, options.all)
+        _describe(admin, kind, name, options)
     return 0
 
 
@@ -208,12 +212,17 @@ def _entity(kinds: list[str], names: list[str]) -> tuple[str, str | None]:
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
-def _describe(admin: Admin, kind: str, name: str | None, everything: bool) -> None:
+def _describe(admin: Admin, kind: str, name: str | None, options: argparse.Namespace) -> None:
+    everything = options.all
     if name and not everything and name not in _names(admin, kind):
         say(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
-    for entity in [name] if name is not None else [*_names(admin, kind), *([DEFAULTS] if kind == BROKERS else [])]:
-        entries = _entries(admin, kind, entity, everything)
+    entities = [name] if name is not None else [*_names(admin, kind), *([DEFAULTS] if kind == BROKERS else [])]
+    found = {entity: _entries(admin, kind, entity, everything) for entity in entities}
+    if options.json:
+        say_json(**{kind: found})
+        return
+    for entity, entries in found.items():
         if entity:
             say(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:")
         else:

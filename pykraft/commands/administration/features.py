@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pykraft.admin import Admin
 from pykraft.client.administration.features import FeatureUpdate, UpgradeType
 from pykraft.client.errors import ClientTimeoutError
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, tell
 from pykraft.common.errors import KafkaError
 from pykraft.metadata.versions import (
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument(
         "--node-id", type=int, metavar="N", help="ask this node (default: any broker, or the active controller)"
     )
+    add_json(describe)
     for verb, help_text in {"upgrade": "raise levels of features", "downgrade": "lower levels of features"}.items():
         change = verbs.add_parser(verb, help=help_text)
         change.add_argument("--metadata", metavar="RELEASE", help=f"deprecated: the level of {METADATA_VERSION}")
@@ -106,6 +108,9 @@ def _describe(admin: Admin, options: argparse.Namespace) -> None:
     if options.node_id is not None and options.node_id < 0:
         raise CommandError(f"--node-id is {options.node_id}, but a node's id is at least 0")
     found = admin.describe_features(options.node_id)
+    if options.json:
+        say_json(**found._asdict())
+        return
     epoch = "-" if found.finalized_features_epoch is None else found.finalized_features_epoch
     for name, (low, high) in sorted(found.supported_features.items()):
         cells = {

@@ -33,6 +33,7 @@ from pykraft.admin import Admin
 from pykraft.broker.settings.config import read_node_config
 from pykraft.client.administration.admin import QuorumDescription, QuorumReplica
 from pykraft.client.config import ADMIN_CONFIG
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say, table
 from pykraft.common.settings.config import parse_properties
 from pykraft.common.types import ZERO_UUID, Uuid
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--status", action="store_true", help="a summary")
     describe.add_argument("--replication", action="store_true", help="how far each replica is")
     describe.add_argument("--human-readable", action="store_true", help="--replication: times as 'N ms ago'")
+    add_json(describe)
     add = verbs.add_parser("add-controller", help="make the controller of --command-config a voter")
     remove = verbs.add_parser("remove-controller", help="take a voter out of the quorum")
     remove.add_argument("-i", "--controller-id", required=True, type=int, help="the id of its node")
@@ -68,12 +70,15 @@ def run(options: argparse.Namespace) -> int:
         return _add(options)
     if options.verb == "remove-controller":
         return _remove(options)
-    if options.status == options.replication:
+    if options.status == options.replication and not options.json:
         raise CommandError("describe needs --status or --replication, one of the two")
     if options.human_readable and options.status:
         raise CommandError("--human-readable is for --replication")
     with Admin(**client_settings(options)) as admin, answers(admin):
         quorum = admin.describe_quorum()
+        if options.json:
+            say_json(cluster_id=admin.describe_cluster().cluster_id, **quorum._asdict())
+            return 0
         lines = (
             _status(admin.describe_cluster().cluster_id, quorum)
             if options.status

@@ -39,6 +39,7 @@ from pykraft.commands.administration.reassignment_files import (
     read_topics,
     reassignment_text,
 )
+from pykraft.commands.as_json import add_json, check_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, read_text, say
 from pykraft.common.errors import ErrorCode
 from pykraft.common.types import Node, TopicPartition
@@ -87,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         name = action.__name__.strip("_")
         actions.add_argument(f"--{name}", dest="action", action="store_const", const=action, help=says)
+    add_json(parser, "--list: ")
     parser.add_argument("--reassignment-json-file", type=Path, metavar="FILE", help="the replicas of each partition")
     parser.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE", help="--generate: which topics")
     parser.add_argument("--broker-list", metavar="ID,...", help="--generate: the brokers that they might go to")
@@ -109,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     action = options.action.__name__.strip("_")
+    check_json(options, action == "list", "--list")
     for name, actions in _ACTIONS_OF.items():
         option = f"--{name.replace('_', '-')}"
         is_given = getattr(options, name) not in (None, False)
@@ -139,8 +142,11 @@ def _broker_ids(text: str) -> list[int]:
 # --- list and generate ------------------------------------------------------------------------------------------------
 
 
-def _list(admin: Admin, _: argparse.Namespace, __: None) -> None:
+def _list(admin: Admin, options: argparse.Namespace, _: None) -> None:
     found = admin.list_partition_reassignments()
+    if options.json:
+        say_json(reassignments=dict(sorted(found.items())))
+        return
     say("Current partition reassignments:" if found else "No partition reassignments found.")
     for key, ongoing in sorted(found.items()):
         adding = f" adding: {_ids(ongoing.adding_replicas)}." if ongoing.adding_replicas else ""

@@ -12,7 +12,7 @@ Follows org.apache.kafka.tools.TopicCommand.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pykraft.admin import Admin
 from pykraft.client.administration.admin import (
@@ -25,6 +25,7 @@ from pykraft.client.administration.admin import (
 from pykraft.client.administration.configs import ConfigEntry, ConfigResource, ConfigResourceType
 from pykraft.client.administration.reassignments import PartitionReassignment
 from pykraft.client.arguments import LARGEST_INT32
+from pykraft.commands.as_json import add_json, plain, say_json
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -40,6 +41,7 @@ from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 
 _ACTIONS_OF = {
+    "json": ("list", "describe"),
     "exclude_internal": ("list", "describe"),
     "if_exists": ("describe", "alter", "delete"),
     "if_not_exists": ("create",),
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_argument("--create", dest="action", action="store_const", const=_create, help="make a topic")
     actions.add_argument("--alter", dest="action", action="store_const", const=_alter, help="add partitions")
     actions.add_argument("--delete", dest="action", action="store_const", const=_delete, help="delete topics")
+    add_json(parser, "--list, --describe: ")
     parser.add_argument("--topic", metavar="NAME", help="a regular expression; for --create the name")
     parser.add_argument("--exclude-internal", action="store_true", help="without Kafka's own topics")
     parser.add_argument("--if-exists", action="store_true", help="no topic is no mistake")
@@ -154,6 +157,9 @@ def _chosen(admin: Admin, options: argparse.Namespace) -> list[TopicDescription]
 
 
 def _list(_: Admin, options: argparse.Namespace, topics: Iterable[TopicDescription]) -> None:
+    if options.json:
+        say_json(topics=[topic.name for topic in topics])
+        return
     for topic in topics:
         say(topic.name)
 
@@ -234,15 +240,48 @@ def _describe(admin: Admin, options: argparse.Namespace, topics: Iterable[TopicD
     configs = {} if only_some else _changed_configs(admin, names)
     min_isr = _min_isr(admin, names) if _asks_min_isr(options) else {}
     ongoing = _ongoing(admin)
+
+    def shown(topic: TopicDescription) -> list[PartitionDescription]:
+        if options.topics_with_overrides:
+            return []
+        least, moving = min_isr.get(topic.name, 0), ongoing.get
+        return [
+            each
+            for each in topic.partitions
+            if not only_some or any(_problems(each, options, least, moving(TopicPartition(topic.name, each.partition))))
+        ]
+
+    if options.json:
+        wanted = [each for each in topics if only_some or configs[each.name] or not options.topics_with_overrides]
+        say_json(topics=list(_in_json(wanted, configs, ongoing, shown)))
+        return
     for topic in topics:
         if not only_some and (configs[topic.name] or not options.topics_with_overrides):
             first = topic.partitions[0] if topic.partitions else None
             factor = 0 if first is None else _replication_factor(first, ongoing.get(TopicPartition(topic.name, 0)))
             say(_topic_line(topic, factor, configs[topic.name]))
-        for partition in () if options.topics_with_overrides else topic.partitions:
+        for partition in shown(topic):
             moving = ongoing.get(TopicPartition(topic.name, partition.partition))
-            if not only_some or any(_problems(partition, options, min_isr.get(topic.name, 0), moving)):
-                say(_partition_line(topic.name, partition, moving))
+            say(_partition_line(topic.name, partition, moving))
+
+
+def _in_json(
+    topics: Iterable[TopicDescription],
+    configs: Mapping[str, Mapping[str, str | None]],
+    ongoing: Mapping[TopicPartition, PartitionReassignment],
+    shown: Callable[[TopicDescription], list[PartitionDescription]],
+) -> Iterator[dict[str, object]]:
+    """The topics with the partitions that are shown of them. Without `configs` only partitions are asked for, and a
+    topic that has none of those is left out."""
+    for topic in topics:
+        partitions = [
+            plain(each) | {"reassignment": plain(ongoing.get(TopicPartition(topic.name, each.partition)))}
+            for each in shown(topic)
+        ]
+        if configs:
+            yield plain(topic) | {"partitions": partitions, "configs": plain(configs[topic.name])}
+        elif partitions:
+            yield plain(topic) | {"partitions": partitions}
 
 
 def _ongoing(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
@@ -286,10 +325,10 @@ def _min_isr(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     }
 
 
-def _changed_configs(admin: Admin, topics: Iterable[str]) -> dict[str, str]:
+def _changed_configs(admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, str | None]]:
     """For each topic its settings that are not the default."""
     return {
-        topic: ",".join(f"{entry.name}={entry.value}" for entry in entries.values() if not entry.is_default)
+        topic: {entry.name: entry.value for entry in entries.values() if not entry.is_default}
         for topic, entries in _described(admin, topics).items()
     }
 
@@ -304,10 +343,11 @@ def _described(admin: Admin, topics: Iterable[str]) -> dict[str, dict[str, Confi
     return found
 
 
-def _topic_line(topic: TopicDescription, factor: int, configs: str) -> str:
+def _topic_line(topic: TopicDescription, factor: int, configs: Mapping[str, str | None]) -> str:
+    changed = ",".join(f"{name}={value}" for name, value in configs.items())
     return (
         f"Topic: {topic.name}\tTopicId: {topic.topic_id}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {factor}\tConfigs: {configs}"
+        f"\tReplicationFactor: {factor}\tConfigs: {changed}"
     )
 
 

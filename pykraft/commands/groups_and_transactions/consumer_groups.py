@@ -22,12 +22,13 @@ Follows org.apache.kafka.tools.consumer.group.{ConsumerGroupCommand,ConsumerGrou
 
 import argparse
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pykraft.admin import Admin
 from pykraft.client.administration.admin import UnknownTopicError
-from pykraft.client.administration.group_offsets import PartitionErrors
-from pykraft.client.administration.groups import GroupState, GroupType
+from pykraft.client.administration.group_offsets import CommittedOffsets, PartitionErrors
+from pykraft.client.administration.groups import ConsumerGroupDescription, GroupState, GroupType
+from pykraft.commands.as_json import add_json, plain, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, tell
 from pykraft.commands.groups_and_transactions.group_resets import (
     RULES,
@@ -46,6 +47,7 @@ from pykraft.commands.groups_and_transactions.group_tables import (
     deletion_table,
     listing_table,
     members_tables,
+    offset_rows,
     offsets_tables,
     reset_table,
     states_tables,
@@ -59,6 +61,7 @@ _ACTIONS_OF = {
     "all_groups": ("describe", "reset-offsets", "delete"),
     "topic": ("reset-offsets", "delete-offsets"),
     "all_topics": ("reset-offsets",),
+    "json": ("list", "describe"),
     "members": ("describe",),
     "offsets": ("describe",),
     "verbose": ("describe",),
@@ -121,6 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--type", nargs="?", const="", metavar="TYPE,...", help="--list: the types, or only groups of these"
     )
+    add_json(parser, "--list, --describe: ")
     add_reset_arguments(parser)
 
 
@@ -206,7 +210,9 @@ def _list(
 ) -> None:
     found = [listing for listing in admin.list_groups(states, types) if listing.is_of_consumers]
     shows_type, shows_state = options.type is not None, options.state is not None
-    if shows_type or shows_state:
+    if options.json:
+        say_json(groups=found)
+    elif shows_type or shows_state:
         say(listing_table(found, shows_type, shows_state))
     else:
         for listing in found:
@@ -215,14 +221,15 @@ def _list(
 
 def _describe(admin: Admin, options: argparse.Namespace, report: _Report) -> None:
     groups = dict(sorted(admin.describe_consumer_groups(_groups(admin, options)).items()))
+    if options.json:
+        _describe_in_json(admin, groups, with_offsets=not options.members and options.state is None)
+        return
     if options.members:
         tables = members_tables(groups.values(), options.verbose)
     elif options.state is not None:
         tables = states_tables(groups.values(), options.verbose)
     else:
-        committed = admin.list_consumer_groups_offsets(dict.fromkeys(groups))
-        assigned = [key for group in groups.values() for member in group.members for key in member.assignment]
-        ends = _log_end_offsets(admin, {*assigned, *(key for offsets in committed.values() for key in offsets)})
+        committed, ends = _committed_and_ends(admin, groups)
         tables = offsets_tables(groups.values(), committed, ends, options.verbose)
     for remark, table in tables:
         if isinstance(remark, Complaint):
@@ -231,6 +238,24 @@ def _describe(admin: Admin, options: argparse.Namespace, report: _Report) -> Non
             tell(f"\n{remark}")
         if table:
             say(table)
+
+
+def _committed_and_ends(
+    admin: Admin, groups: Mapping[str, ConsumerGroupDescription]
+) -> tuple[dict[str, CommittedOffsets], dict[TopicPartition, int]]:
+    """What each group has committed, and where the logs end that it has committed in or reads."""
+    committed = admin.list_consumer_groups_offsets(dict.fromkeys(groups))
+    assigned = [key for group in groups.values() for member in group.members for key in member.assignment]
+    return committed, _log_end_offsets(admin, {*assigned, *(key for each in committed.values() for key in each)})
+
+
+def _describe_in_json(admin: Admin, groups: Mapping[str, ConsumerGroupDescription], with_offsets: bool) -> None:
+    rows = {name: plain(group) for name, group in groups.items()}
+    if with_offsets:
+        committed, ends = _committed_and_ends(admin, groups)
+        for name, row in rows.items():
+            row["offsets"] = [plain(each) for each in offset_rows(groups[name], committed[name], ends)]
+    say_json(groups=list(rows.values()))
 
 
 def _log_end_offsets(admin: Admin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

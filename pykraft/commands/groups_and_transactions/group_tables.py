@@ -126,6 +126,15 @@ def _offset_rows(
             yield (group.group_id, key.topic, key.partition, *numbers, *reader)
 
 
+def offset_rows(
+    group: ConsumerGroupDescription, committed: CommittedOffsets, ends: Mapping[TopicPartition, int]
+) -> Iterator[dict[str, object]]:
+    """The rows of a group in the table of offsets, by the columns' names in lower case; what is not known is null."""
+    names = [name.lower().replace("-", "_") for name in _OFFSETS]
+    for row in _offset_rows(group, committed, ends):
+        yield {name: None if cell == _MISSING else cell for name, cell in zip(names, row, strict=True)}
+
+
 def members_tables(groups: Iterable[ConsumerGroupDescription], verbose: bool) -> Iterator[Described]:
     """For each group its members; with `verbose` what they have and what they are to have (KIP-848)."""
     for group in groups:

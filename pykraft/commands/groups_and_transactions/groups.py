@@ -7,10 +7,10 @@ Follows org.apache.kafka.tools.GroupsCommand.
 """
 
 import argparse
-import json
 
 from pykraft.admin import Admin
 from pykraft.client.administration.groups import GroupListing, GroupType
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say
 
 _TYPES = {each.value.lower(): each for each in GroupType if each is not GroupType.UNKNOWN}
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--consumer", action="store_true", help="only consumer groups, of both protocols")
     parser.add_argument("--share", action="store_true", help="only share groups")
     parser.add_argument("--streams", action="store_true", help="only streams groups")
-    parser.add_argument("--json", action="store_true", help="a line of JSON in place of the table")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         groups = [group for group in admin.list_groups() if _is_wanted(group, options)]
     if options.json:
         rows = [dict(zip(("group", "type", "protocol"), _cells(group), strict=True)) for group in groups]
-        say(json.dumps({"groups": rows}))
+        say_json(groups=rows)
         return 0
     cells = [_cells(group) for group in groups]
     width = max([_NARROWEST, *(len(cell) for row in cells for cell in row)])

@@ -31,6 +31,7 @@ from pykraft.client.administration.transaction_admin import (
     TransactionDescription,
     TransactionListing,
 )
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, table
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
@@ -78,6 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-transaction-timeout", type=int, default=15, metavar="MINUTES", help="only those that are older"
     )
     _add_partition(hanging, is_required=False)
+    for verb in (listing, describing, producers, hanging):
+        add_json(verb)
     aborting = verbs.add_parser("abort", help="abort a transaction that hangs")
     _add_partition(aborting)
     aborting.add_argument("--start-offset", type=int, metavar="N", help="where the transaction begins")
@@ -144,14 +147,20 @@ def _list(admin: Admin, options: argparse.Namespace) -> None:
             duration_ms=None if duration_ms is None or duration_ms < 0 else duration_ms,
             transactional_id_pattern=options.transactional_id_pattern,
         )
-    _print(listing_table(found))
+    if options.json:
+        say_json(transactions=found)
+    else:
+        _print(listing_table(found))
 
 
 def _describe(admin: Admin, options: argparse.Namespace) -> None:
     name = options.transactional_id
     with _Failing(f"to describe transaction state of transactional-id `{name}`"):
         found = admin.describe_transactions([name])[name]
-    _print(description_table(name, found, _now_ms()))
+    if options.json:
+        say_json(transactional_id=name, **found._asdict())
+    else:
+        _print(description_table(name, found, _now_ms()))
 
 
 def _describe_producers(admin: Admin, options: argparse.Namespace) -> None:
@@ -159,7 +168,10 @@ def _describe_producers(admin: Admin, options: argparse.Namespace) -> None:
     where = "leader" if options.broker_id is None else f"broker {options.broker_id}"
     with _Failing(f"to describe producers for partition {key} on {where}"):
         found = admin.describe_producers([key], options.broker_id)[key]
-    _print(producers_table(found))
+    if options.json:
+        say_json(producers=found)
+    else:
+        _print(producers_table(found))
 
 
 # --- transactions that hang -------------------------------------------------------------------------------------------
@@ -168,7 +180,10 @@ def _describe_producers(admin: Admin, options: argparse.Namespace) -> None:
 def _find_hanging(admin: Admin, options: argparse.Namespace) -> None:
     candidates = list(_open_transactions(admin, options, _partitions(admin, options)))
     hanging = _without_owner(admin, candidates) if candidates else []
-    _print(hanging_table(hanging, _now_ms()))
+    if options.json:
+        say_json(transactions=hanging)
+    else:
+        _print(hanging_table(hanging, _now_ms()))
 
 
 def _partitions(admin: Admin, options: argparse.Namespace) -> list[TopicPartition]:

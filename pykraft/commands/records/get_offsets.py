@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from pykraft.admin import Admin
 from pykraft.client.arguments import LARGEST_INT64
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import (
     INTERNAL_TOPICS,
     CommandError,
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", metavar="N,...", help="only these partitions")
     parser.add_argument("--topic-partitions", metavar="PATTERN:RANGE,...", help="which partitions of which topics")
     parser.add_argument("--time", default="latest", help="latest, earliest, max-timestamp, or milliseconds since 1970")
+    add_json(parser)
     parser.add_argument("--exclude-internal-topics", action="store_true", help="without Kafka's own topics")
 
 
@@ -70,6 +72,9 @@ def run(options: argparse.Namespace) -> int:
                 tell(f"Skip getting offsets for topic-partition {key} due to error: it has no leader")
         led = {key: timestamp for key, leader in wanted.items() if leader != _NO_LEADER}
         found = admin.list_offsets(led)
+    if options.json:
+        say_json(offsets={key: place for key, place in sorted(found.items()) if place.offset != _NO_OFFSET})
+        return 0
     for key, place in sorted(found.items(), key=lambda item: str(item[0])):
         if place.offset != _NO_OFFSET:
             say(f"{key.topic}:{key.partition}:{place.offset}")

@@ -177,7 +177,7 @@ def test_a_key_that_the_map_has_needs_room_all_the_same() -> None:
 
 def test_the_load_factor_leaves_a_part_of_the_buffer_empty() -> None:
     node = LoneNode(**{"log.cleaner.io.buffer.load.factor": "0.5", "log.cleaner.dedupe.buffer.size": "2000000"})
-    assert node.broker.logs.cleaners[0]._limits.buffer_bytes == 1_000_000
+    assert node.broker.logs.cleaners[0].limits.buffer_bytes == 1_000_000
 
 
 def test_figures_are_told_under_kafkas_names() -> None:

@@ -76,7 +76,7 @@ def test_what_kafka_refuses_is_refused_and_so_is_what_must_not_be_ignored(
 
 def test_the_cleaner_keeps_to_the_limits_that_hold_now() -> None:
     node = LoneNode(log_cleaner_dedupe_buffer_size="4000000")
-    assert node.broker.logs.cleaner.limits.buffer_bytes == 3_600_000
+    assert node.broker.logs.cleaners[0].limits.buffer_bytes == 3_600_000
     for broker, name, value, limits in (
         ("", "log.cleaner.dedupe.buffer.size", "2000000", (1_800_000, float("1.7976931348623157e308"))),
         ("1", "log.cleaner.dedupe.buffer.size", "3000000", (2_700_000, float("1.7976931348623157e308"))),
@@ -86,7 +86,7 @@ def test_the_cleaner_keeps_to_the_limits_that_hold_now() -> None:
         ("", "log.cleaner.dedupe.buffer.size", None, (2_000_000, 5e6)),
     ):
         assert altered(node, broker, name, value)[0] is ErrorCode.NONE
-        now = node.broker.logs.cleaner.limits
+        now = node.broker.logs.cleaners[0].limits
         assert (now.buffer_bytes, now.io_bytes_per_second) == limits
 
 
