@@ -83,7 +83,7 @@ WRONG_LINES = {
     "wrong_line_7": WrongLine(
         "pykraft.broker.replication.replica_fetcher",
         "ReplicaFetcher._truncate",
-        "agreed = min(leaders_end.end_offset, log.log_end_offset if ours is None else ours.offset)",
+        "agreed = agreed_end(log, OffsetAndEpoch(leaders_end.end_offset, leaders_end.epoch))",
         "agreed = min(leaders_end.end_offset, log.high_watermark)",
     ),
     "wrong_line_8": WrongLine(

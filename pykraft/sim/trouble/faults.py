@@ -21,6 +21,7 @@ from functools import cached_property
 from random import Random
 from typing import Any, NamedTuple
 
+from pykraft.controller.config import BROKER_SESSION_TIMEOUT_MS
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.aimed import AimedFaults
@@ -78,7 +79,8 @@ class Faults:
         self._is_calm = False
         self._slept_ms = 0
         self._victim: SimulatedNode | None = None
-        session_ms, world = knobs.properties["broker.session.timeout.ms"], (scheduler, network, self._outages, random)
+        session_ms = int(knobs.properties.get(BROKER_SESSION_TIMEOUT_MS.name, BROKER_SESSION_TIMEOUT_MS.default))
+        world = (scheduler, network, self._outages, random)
         self._aimed = AimedFaults(
             nodes, knobs.brokers, session_ms, *world, report, self.crash, watcher.progress, lambda: self._is_calm
         )
