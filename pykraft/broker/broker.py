@@ -353,7 +353,6 @@ class Broker:
             lambda *_: self._take_up_settings(),
             self.replicas.apply,
             lambda delta, image, _: self._directories.apply(delta, image),
-            lambda _, image, __: self.moves.apply(image),
             self.groups.apply,
             self.transactions.apply,
         ]

@@ -35,7 +35,9 @@ from pykraft.protocol.schema import Request
 from pykraft.sim.laws.sleep_laws import SleepAudit
 from tests.harness.controllers import new_topic
 from tests.harness.lone_node import LoneNode
+from tests.harness.storage import batch
 from tests.harness.transactional_node import TransactionalNode
+from tests.unit.broker.replication import test_directory_moves as directory_moves
 from tests.unit.broker.requests.cluster.test_acls import ROOT, TOO_FEW_VOTERS, describe_acls, guarded
 from tests.unit.coordinator.test_committed_reads import commit, fetch, replicate
 from tests.unit.coordinator.transaction.test_transactions import Transactions
@@ -249,6 +251,22 @@ def a_replica_in_another_directory(patch: pytest.MonkeyPatch) -> None:
     topic_id = lone.create("t")
     _assign(lone, topic_id)
     lone.run(2_000)
+
+
+def a_replica_that_moves_to_another_directory(patch: pytest.MonkeyPatch) -> None:
+    lone, _ = directory_moves.filled()
+    assert directory_moves.alter(lone, "/b") is ErrorCode.NONE
+    lone.run(2_000)
+    assert directory_moves.place(lone) == "/b"
+
+
+def a_directory_that_fails(patch: pytest.MonkeyPatch) -> None:
+    """The broker notices when it writes there."""
+    lone, topic_id = directory_moves.filled()
+    lone.filesystem.failed_folders.add(directory_moves.place(lone))
+    lone.produce(topic_id, batch(1).buffer)
+    lone.run(2_000)
+    assert lone.broker.logs.failures
 
 
 def a_replica_that_the_controller_does_not_move(patch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,9 @@ SCENES: dict[Mark, Scene] = {
     Mark("transactions", "markers"): scenes.markers_of_a_transaction_that_is_decided_at_once,
     Mark("transactions", "answer"): scenes.two_transactions_with_markers_for_one_broker,
     Mark("waiting", "rules"): scenes.a_listener_that_waits_for_the_rules,
+    Mark("moves", "move"): scenes.a_replica_that_moves_to_another_directory,
+    Mark("replicas", "failed directory"): scenes.a_directory_that_fails,
+    Mark("lifecycle", "failed directory"): scenes.a_directory_that_fails,
     Mark("directories", "partition"): scenes.a_replica_in_another_directory,
     Mark("directories", "answer"): scenes.a_replica_that_the_controller_does_not_move,
 }

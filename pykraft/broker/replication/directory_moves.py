@@ -33,7 +33,6 @@ from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
 from pykraft.common.types import TopicIdPartition, TopicPartition
-from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.records.batch import batches
 from pykraft.storage.answers import Isolation
@@ -155,13 +154,10 @@ class DirectoryMoves:
 
     # --- copying ------------------------------------------------------------------------------------------------------
 
-    def apply(self, image: MetadataImage) -> None:
-        """The controller may name the other directories by now."""
-        if self.moves:
-            self.room.mark("metadata")
-
     def poll(self, now: int) -> int:
         """Copy a slice, and end the moves that are done."""
+        if not self.moves:
+            return FOREVER
         left = self._allowance(now)
         for topic_partition in list(self.moves):
             copied = self._advance(topic_partition, left)
@@ -234,7 +230,6 @@ class DirectoryMoves:
     def _on_synced(self, move: Move) -> None:
         if move.state is MoveState.SYNCING:
             move.state = MoveState.SYNCED
-        self.room.mark("synced")
 
     def _is_named(self, move: Move) -> bool:
         """Whether the metadata name the other directory; always where they know none."""

@@ -69,9 +69,7 @@ MARKS: Mapping[str, Mapping[str, str]] = {
         "answer": "it has answered, or has not: it may be asked the next questions",
     },
     "moves": {
-        "move": "a replica is to be in another log directory",
-        "metadata": "the controller may have taken note of the other directory",
-        "synced": "the copy is on the disk",
+        "move": "a replica is to be in another log directory: from now on its log is copied in each turn",
     },
     "directories": {
         "partition": "the metadata have a replica of this broker in another directory, or do not any more",
