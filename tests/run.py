@@ -162,6 +162,15 @@ JUDGED_TWICE = tuple(
 EACH_TEST = ("-vv", "--durations=5")
 """A line for each test, for those that take minutes."""
 
+UNIT_OF_NODES = tuple(f"tests/unit/{name}" for name in ("broker", "controller", "coordinator", "raft"))
+UNIT_OF_OTHERS = tuple(
+    path.relative_to(ROOT).as_posix()
+    for path in sorted(ROOT.glob("tests/unit/*"))
+    if ((path.is_dir() and path.name != "__pycache__") or path.name.startswith("test_"))
+    and path.relative_to(ROOT).as_posix() not in UNIT_OF_NODES
+)
+"""Half of the unit tests each: `make quick` has them on both cores."""
+
 ASKED_LONGER = (
     "tests/unit",
     "tests/cluster",
@@ -197,7 +206,8 @@ SUITES = (
     Suite("lint", "ruff", (".",), ALWAYS, ("check",)),
     Suite("format", "ruff", (".",), ALWAYS, ("format", "--check")),
     Suite("types", "mypy", (), ALWAYS),
-    Suite("unit", "pytest", ("tests/unit",), ALWAYS, deterministic=True),
+    Suite("unit of nodes", "pytest", UNIT_OF_NODES, ALWAYS, deterministic=True),
+    Suite("unit", "pytest", UNIT_OF_OTHERS, ALWAYS, deterministic=True),
     Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS, deterministic=True),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
     Suite("viz", "pytest", ("tests/viz",), ("full",)),

@@ -192,7 +192,7 @@ def test_a_deterministic_suite_gets_no_second_try(
 
 def test_the_suites_without_a_second_try_are_those_whose_verdict_depends_on_the_code_alone() -> None:
     assert {suite.name for suite in runner.SUITES if suite.deterministic} == {
-        "unit", "datadriven", "simulation", "story", "property", "crash", "golden", "protocol"
+        "unit of nodes", "unit", "datadriven", "simulation", "story", "property", "crash", "golden", "protocol"
     }  # fmt: skip
 
 

@@ -181,7 +181,6 @@ BRANCHES: tuple[Way, ...] = (
                     "storage/upkeep/log_directories.py",
                     "storage/upkeep/log_manager.py",
                     "broker/replication/directory_assignments.py",
-                    "broker/replication/directory_moves.py",
                     "broker/coordination/coordinators.py",
                     "broker/coordination/group_topics.py",
                     "coordinator/runtime.py",

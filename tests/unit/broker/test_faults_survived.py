@@ -182,6 +182,7 @@ def faults(lone: LoneNode) -> list[dict[str, Any]]:
     return [event.fields for event in lone.journal.events if event.name == "fault"]
 
 
+@pytest.mark.costly
 @pytest.mark.survives_faults
 @pytest.mark.parametrize("name", PLACES)
 def test_a_node_survives_an_exception_and_tells_it(name: str, lone: LoneNode, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,7 @@ def test_old_segments_are_looked_for_half_a_minute_after_the_start_and_then_ever
     assert ends == [0, 1, 1, 2]
 
 
+@pytest.mark.costly
 def test_nothing_is_deleted_before_the_metadata_say_what_is_to_be_kept() -> None:
     """A broker opens its logs before it hears of any settings. By the defaults it would delete what is older than a
     week: of topics that keep everything, and of compacted ones."""

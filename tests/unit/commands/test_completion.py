@@ -21,6 +21,7 @@ def completed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize(
     ("words", "offered"),

@@ -49,6 +49,7 @@ def features(**highest: int) -> list[SupportedFeature]:
     ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "level", "kind", "error"),
     [
@@ -235,6 +236,7 @@ def written(script: ControllerScript) -> list[tuple[MetadataRecord, int]]:
     return found
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_record_is_newer_than_the_clusters_level_and_the_image_is_that_of_the_log(level: int) -> None:
     script = ControllerScript(levels=levels_of_release(level))

@@ -272,6 +272,7 @@ ODD: dict[str, list[Raw]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ODD)
 def test_records_of_other_releases_are_read_or_skipped(name: str) -> None:
     lone = node_with_internal_topics()

@@ -140,6 +140,7 @@ def test_the_log_is_on_the_disk_before_its_snapshot_is() -> None:
     assert last is not None and last.end <= node.filesystem.durable_size(path) < log.unified.size
 
 
+@pytest.mark.costly
 def test_a_damaged_newest_snapshot_is_refused_by_name_even_if_an_older_one_is_there() -> None:
     """So does Kafka: the log may not reach back to the older one."""
     node = LoneNode(**IDLE)

@@ -341,6 +341,7 @@ def test_an_answer_counts_though_the_end_of_the_stream_has_come_with_it(listenin
     client.close()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("settings", "client", "reason"),
     [

@@ -246,6 +246,7 @@ def test_a_quorum_elects_one_leader_and_stays_with_it(count: int) -> None:
     assert not [asked for asked in quorum.asked if asked[1] == 7], "an observer is asked for nothing"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(5))
 def test_a_new_leader_is_found_within_a_fetch_timeout_and_two_elections(seed: int) -> None:
     quorum = Quorum(seed=seed)
@@ -260,6 +261,7 @@ def test_a_new_leader_is_found_within_a_fetch_timeout_and_two_elections(seed: in
     assert quorum.role(dead) is RoleName.FOLLOWER
 
 
+@pytest.mark.costly
 def test_a_voter_that_was_cut_off_comes_back_without_an_election() -> None:
     quorum = Quorum()
     leader = quorum.elect()
@@ -275,6 +277,7 @@ def test_a_voter_that_was_cut_off_comes_back_without_an_election() -> None:
     assert quorum.role(lonely) is RoleName.FOLLOWER
 
 
+@pytest.mark.costly
 def test_a_voter_that_cannot_reach_the_leader_alone_is_not_elected() -> None:
     """The others hear from the leader: they grant no pre-vote."""
     quorum = Quorum()
@@ -484,6 +487,7 @@ def test_a_crash_of_the_power_everywhere_keeps_what_was_decided() -> None:
         assert [quorum.heard[n].levels for n in (1, 2, 3)] == [[1, 2]] * 3
 
 
+@pytest.mark.costly
 def test_what_a_voter_has_said_to_have_survives_the_loss_of_its_power() -> None:
     """Its next fetch says that it has everything before, and that counts: so it was synced."""
     for seed in range(6):

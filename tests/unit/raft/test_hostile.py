@@ -125,6 +125,7 @@ def test_one_answer_that_no_leader_gives_does_no_lasting_harm(change: Callable[[
     quorum.run_until(lambda: len(quorum.leaders) == 1, limit_ms=120_000)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("epoch", [HIGHEST_EPOCH - 1, HIGHEST_EPOCH])
 def test_a_stranger_who_asks_for_the_highest_epoch_leaves_some_for_elections(epoch: int) -> None:
     quorum = Quorum()

@@ -116,6 +116,7 @@ def test_a_snapshot_is_checked_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch
     assert log.start_offset > MANY
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "change", [with_records(None, b"\x01\x63\x00"), with_records(b"\0\0", b"", control=True), with_epoch_of_batch(100)]
 )

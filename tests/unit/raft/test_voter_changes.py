@@ -224,6 +224,7 @@ def test_a_removal_that_is_committed_after_its_time_is_up_makes_the_leader_resig
     cluster.run_until(lambda: old not in cluster.leaders and len(cluster.leaders) == 1)
 
 
+@pytest.mark.costly
 def test_a_removed_leader_that_starts_again_follows(cluster: Quorum) -> None:
     old = cluster.leader
     outcome(cluster, removal(old))
@@ -364,6 +365,7 @@ def test_the_new_voter_must_support_the_level(
 # --- what is appended holds, what is truncated does not ---------------------------------------------------------------
 
 
+@pytest.mark.costly
 def test_a_leader_that_loses_its_change_answers_and_truncates_it(cluster: Quorum) -> None:
     old, (second, third) = cluster.leader, others(cluster)
     cluster.isolate(old)

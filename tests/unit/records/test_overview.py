@@ -211,6 +211,7 @@ def test_offset_deltas_of_every_width_are_numbered() -> None:
     assert look_over([data], 9000, **PLAIN) == Overview(0, 8999)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("every", [1, 2, 3, 700])
 def test_regular_records_and_others_may_take_turns(every: int) -> None:
     def one(number: int) -> bytes:

@@ -464,6 +464,7 @@ def test_of_an_append_that_fails_only_the_leader_epoch_stays_noted() -> None:
     assert failed and noted
 
 
+@pytest.mark.costly
 def test_the_indexes_are_less_than_half_a_percent_of_their_log() -> None:
     for size in (0, 100, 5000):
         log = open_log()

@@ -29,6 +29,7 @@ def filled(batch_count: int = 20) -> UnifiedLog:
     return log
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("offset", range(41))
 def test_a_log_is_cut_at_any_offset(offset: int) -> None:
     log = filled()

@@ -820,6 +820,7 @@ def test_the_controller_asks_for_the_client_of_what_a_broker_forwards(request_: 
     ]
 
 
+@pytest.mark.costly
 def test_a_resource_that_is_named_twice_is_refused_as_that_whoever_asks() -> None:
     denies = Denies()
     lone = LoneNode(authorizer=denies)

@@ -239,6 +239,7 @@ def test_an_answer_about_many_items_is_encoded_in_slices_to_the_same_bytes() -> 
     assert b"".join(found.body) == found.response.to_bytes(12)
 
 
+@pytest.mark.costly
 def test_an_answer_with_ids_is_encoded_into_few_parts() -> None:
     topics = [
         MetadataResponse.Topic(name=f"t{number}", topic_id=Uuid(number.to_bytes(16, "big")), partitions=[])

@@ -73,6 +73,7 @@ def test_a_mistake_is_one_sentence(
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -35,6 +35,7 @@ def cluster(*brokers: int, **settings: Any) -> ControllerScript:
 # --- making topics ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("topic", "error"),
     [
@@ -349,6 +350,7 @@ def test_nobody_joins_a_leader_that_still_recovers() -> None:
 # --- AlterPartition ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("isr", "fields", "error"),
     [

@@ -56,6 +56,7 @@ def test_the_log_begins_at_the_snapshot_when_older_ones_go_and_its_records_are_n
     assert quorum.heard[1].snapshots[-1].offset > 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("bytes_kept", "ms_kept", "goes"),
     [(0, -1, True), (1 << 20, -1, False), (-1, -1, False), (-1, 0, True), (-1, 1 << 42, False)],
@@ -266,6 +267,7 @@ def test_a_snapshot_comes_in_pieces_of_the_size_asked_for() -> None:
     assert data == quorum.disks[quorum.leader].read(log.snapshots.path(log.newest_snapshot))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -282,6 +284,7 @@ def test_what_cannot_be_read_has_its_error(fields: dict[str, Any], error: ErrorC
     assert fetch_snapshot(quorum, newest, **fields).topics[0].partitions[0].error_code == error
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("snapshot", [BOOTSTRAP_SNAPSHOT, OffsetAndEpoch(3, 1), OffsetAndEpoch(-1, -1)])
 def test_a_snapshot_that_is_not_there_is_not_found(snapshot: OffsetAndEpoch) -> None:
     answer = fetch_snapshot(quorum_with_snapshots(), snapshot).topics[0].partitions[0]

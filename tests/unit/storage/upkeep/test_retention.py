@@ -289,6 +289,7 @@ def rolled_after_ms(base_offset: int, **config: Any) -> int:
     raise AssertionError("it was not rolled")
 
 
+@pytest.mark.costly
 def test_jitter_spreads_the_rolling_of_segments() -> None:
     assert rolled_after_ms(0) == 1000
     spread = [rolled_after_ms(base, segment_jitter_ms=300) for base in range(8)]

@@ -68,6 +68,7 @@ def test_a_code_of_zero_closes_the_connection(kind: ListenerKind) -> None:
         assert answer.value.hang_up
 
 
+@pytest.mark.costly
 def test_very_many_rules_are_listed_in_slices() -> None:
     lone = guarded()
     rules = {rule(f"allow alice READ TOPIC t{number}") for number in range(1500)}

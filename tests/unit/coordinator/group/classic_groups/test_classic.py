@@ -856,6 +856,7 @@ def test_many_offsets_of_a_group_are_fetched_in_pieces(version: int, is_stable: 
     assert everything == {"t": [0], "big": [*range(1200)]}
 
 
+@pytest.mark.costly
 def test_a_member_that_is_none_any_more_hears_so_of_the_whole_group_also_if_many_offsets_are_asked_for(
     many_offsets: Groups,
 ) -> None:

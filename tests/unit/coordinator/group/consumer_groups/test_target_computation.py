@@ -127,6 +127,7 @@ def test_a_small_group_gets_its_target_with_the_heartbeat_however_busy_the_machi
     assert time_slice.is_long(LONG_STEPS)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_comes_between_every_member_has_its_part_in_the_end_and_no_partition_has_two_owners(seed: int) -> None:
     random = Random(seed)
