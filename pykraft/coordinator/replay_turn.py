@@ -1,7 +1,9 @@
-"""How many records the shards of a coordinator replay in one turn of the node's loop, all together.
+"""How many records the shards and the views of a coordinator replay in one turn of the node's loop, all together.
 
 A broker that becomes the leader of fifty partitions loads fifty shards, and a record takes ten microseconds. What is
-counted here is counted for all of them: the shards are loaded one after the other, and others wait for none.
+counted here is counted for all of them: the shards are loaded one after the other, and others wait for none. A
+committed view replays each record a second time, and that counts, too. A turn begins when the coordinator's poll has
+ended: reads that come between two polls, and the second poll, share it.
 
 This is ours: in Kafka's CoordinatorRuntime each load is an event of its own, on the threads of the coordinator.
 """

@@ -34,7 +34,7 @@ was planned a moment ago, the shard may have taken in a part of it. So it is dro
 nothing in the log: its request gets UNKNOWN_SERVER_ERROR, and the shard goes on.
 
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
-go out meanwhile. It reads to the log's end: a new leader's whole log will be committed.
+go out meanwhile; so does a view that has much to replay (`replay_turn`). It reads to the log's end: a new leader's whole log will be committed.
 
 An id (a group's, a transactional producer's) belongs to the partition that Java's ``String.hashCode`` names, so every
 broker, Kafka's or this one, looks in the same place.
@@ -119,7 +119,7 @@ class CoordinatorRuntime(Generic[S]):
         )
         self._turn = ReplayTurn()
         self._reading: dict[Context[S], None] = {}
-        """Shards that are loaded, or whose views read the log."""
+        """Shards that are loaded, or whose views have more to replay than fits in a turn."""
 
     # --- leadership ---------------------------------------------------------------------------------------------------
 
@@ -228,10 +228,10 @@ class CoordinatorRuntime(Generic[S]):
             self._answer_committed(now)
         if self._reading:
             self._read_on(now)
+        self._turn.begin()  # the next one: what requests ask of views is a part of it
 
     def _read_on(self, now: int) -> None:
-        """Read the logs of shards that need it; views first, because a client waits for them."""
-        self._turn.begin()
+        """Go on with shards that have more to replay; views first, because a client waits for them."""
         for context in [each for each in self._reading if each.catching_up is not None]:
             if not self._turn.is_over:
                 self._catch_up(context, now)
@@ -273,7 +273,7 @@ class CoordinatorRuntime(Generic[S]):
                 if self._turn.is_over:
                     yield
             if context.view is not None:
-                context.view.note(batch.next_offset, found)
+                yield from context.view.note_in_steps(batch.next_offset, found)
         context.end_offset = self._log.end_offset(context.partition)
 
     def _skip(self, context: Context[S], offset: int, record_type: int) -> None:
@@ -376,7 +376,7 @@ class CoordinatorRuntime(Generic[S]):
     def _answer_reads(self, context: Context[S], now: int) -> None:
         """Answer the reads of this partition, unless they have to wait."""
         view = context.view
-        if view is None or not (context.reads or view.is_behind):
+        if view is None or not (context.reads or view.is_behind or view.has_many):
             return
         try:
             committed = self._log.high_watermark(context.partition)
@@ -389,7 +389,7 @@ class CoordinatorRuntime(Generic[S]):
             self._fail(context, "coordinator-view", error, view.offset)
             return
         if not is_caught_up:
-            context.catching_up = context.catching_up or view.read_log()
+            context.catching_up = context.catching_up or view.follow()
             self._reading[context] = None
             self._room.mark("catch up")
             return
@@ -432,8 +432,8 @@ class CoordinatorRuntime(Generic[S]):
         context = self._contexts.get(partition)
         if context is None:
             return
-        is_behind = context.view is not None and context.view.is_behind
-        if context.waiting or context.reads or is_behind:
+        has_to_follow = context.view is not None and (context.view.is_behind or context.view.has_many)
+        if context.waiting or context.reads or has_to_follow:
             self._writer.has_news.add(partition)
             self._room.mark("news")
 

@@ -109,7 +109,7 @@ class Context(Generic[S]):
     view: CommittedView[S] | None = None
     """What readers see, if there are readers."""
     catching_up: Steps[None] | None = None
-    """The view reads the log."""
+    """The view replays more than fits in a turn."""
     reads: list[Read] = field(default_factory=list)
     loaded_end: int = 0
     """The log's end when it was loaded: the leader before may have acknowledged everything up to it."""
@@ -120,5 +120,5 @@ class Context(Generic[S]):
 
     @property
     def is_reading(self) -> bool:
-        """Whether its log is being read."""
+        """Whether it has more to replay than fits in a turn."""
         return self.loading is not None or self.catching_up is not None

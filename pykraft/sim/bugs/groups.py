@@ -60,7 +60,7 @@ def a_commit_answered_before_it_is_appended() -> None:
 def a_read_of_what_is_not_committed() -> None:
     """A coordinator tells readers the newest offset."""
     catch_up = CommittedView.catch_up
-    put(CommittedView, "catch_up", lambda self, high_watermark: catch_up(self, 1 << 62))
+    put(CommittedView, "catch_up", lambda self, high_watermark, in_turn=True: catch_up(self, 1 << 62, in_turn))
 
 
 @bug

@@ -128,7 +128,7 @@ class LoggedGroupLaws(ABC):
             while fresh.is_loading:
                 fresh.poll(now)
             view = coordinator.runtime.view(partition)
-            view.catch_up(log.high_watermark(partition))
+            view.catch_up(log.high_watermark(partition), in_turn=False)
             for live in (coordinator.runtime.active(partition), view.shard):
                 self.check_shard(live, fresh.active(partition))
 

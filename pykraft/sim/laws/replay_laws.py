@@ -158,7 +158,7 @@ class GroupShardChecks:
 def _check_view(name: str, coordinator: GroupCoordinator, number: int, log: InternalLog) -> None:
     """What readers see is what a replay up to the high watermark gives."""
     view, high_watermark = coordinator.runtime.view(number), log.high_watermark(number)
-    view.catch_up(high_watermark)
+    view.catch_up(high_watermark, in_turn=False)
     fresh = coordinator.make_shard(number, ShardTimer(Timer(), _refuse))
     committed = (batch for batch in log.batches(number) if batch.next_offset <= high_watermark)
     for _ in replay(fresh, GROUP_RECORDS, committed):

@@ -421,7 +421,7 @@ class Watcher:
         runtime = machine.node.broker.groups.runtime
         if number in runtime.active_partitions():
             view = runtime.view(number)
-            view.catch_up(high_watermark)
+            view.catch_up(high_watermark, in_turn=False)
             for laws in self.groups.values():
                 laws.check_readers(machine.name, view.shard)
 

@@ -25,20 +25,20 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pykraft.broker.settings.socket_config import QUEUED_MAX_REQUESTS
-from pykraft.coordinator.committed_view import MOST_PENDING
 from pykraft.coordinator.replay_turn import RECORDS_PER_TURN
 from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.laws.progress import Progress
 from pykraft.sim.world.hosts import MAX_HANDLING_US, SimulatedNode
-from pykraft.sim.world.work import COSTS_US
+from pykraft.sim.world.work import COSTS_US, REPLAYS
 
 _LONG_US = 5_000
 """A turn of more work is counted as a long one."""
 MOST_TURN_US = MAX_HANDLING_US + 10_000
 MOST_UNCUT_US = 10_000
 """Besides, on a machine of usual speed: what a turn may do in one piece."""
-MOST_REPLAYS = 2 * RECORDS_PER_TURN + MOST_PENDING // 10
+MOST_REPLAYS = RECORDS_PER_TURN
+"""Of each coordinator, the groups' and the transactions'."""
 MOST_BUFFER_BYTES = 256 * 1024
 _MOST_OWN_TIMERS = 100
 
@@ -80,7 +80,7 @@ class WorkLaws:
     def _check_turn(self, machine: SimulatedNode, spent_us: int, done: Counter[str]) -> None:
         assert machine.work is not None
         self._progress.long_turns += spent_us > _LONG_US
-        replays_us = COSTS_US["replay"] * min(done["replay"], MOST_REPLAYS)
+        replays_us = sum(COSTS_US[kind] * min(done[kind], MOST_REPLAYS) for kind in REPLAYS)
         most_us = MOST_TURN_US + machine.work.slowness * (MOST_UNCUT_US + replays_us)
         require(
             spent_us <= most_us,

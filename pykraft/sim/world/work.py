@@ -13,7 +13,7 @@ Work is counted where a node touches the world or asks about its time:
     message   a request that the node itself sends
     step      a piece of long work: whenever a slice of time is asked whether it is over
     change    an operation that changes the disk
-    replay    a record that a coordinator takes in
+    replay    a record that the coordinator of groups takes in, and in the same way that of transactions
     trial     a request in purgatory that is tried again
 
 A node's slices end by this clock (`WorkSlice`), as they do by the real one. The costs are those of an idle machine, by
@@ -46,10 +46,13 @@ COSTS_US: Mapping[str, float] = MappingProxyType(
         "step": 5,
         "change": 10,
         "replay": 5,
+        "transactional replay": 5,
         "trial": 5,
     }
 )
 """Microseconds for one of each."""
+REPLAYS = ("replay", "transactional replay")
+"""What the coordinators of groups and of transactions take in."""
 
 
 class WorkMeter:
@@ -102,8 +105,8 @@ class WorkMeter:
         replicas = node.broker.replicas
         for purgatory in (replicas.produces, replicas.fetches, replicas.deletes):
             purgatory._try = self._counted("trial", purgatory._try)  # type: ignore[method-assign]
-        for runtime in (node.broker.groups.runtime, node.broker.transactions.runtime):
-            runtime._make_shard = self._counting_shard(runtime._make_shard)
+        for kind, runtime in zip(REPLAYS, (node.broker.groups.runtime, node.broker.transactions.runtime), strict=True):
+            runtime._make_shard = self._counting_shard(kind, runtime._make_shard)
 
     def _counted(self, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
@@ -112,10 +115,10 @@ class WorkMeter:
 
         return counted
 
-    def _counting_shard(self, make: Callable[..., Any]) -> Callable[..., Any]:
+    def _counting_shard(self, kind: str, make: Callable[..., Any]) -> Callable[..., Any]:
         def make_counting(*arguments: Any) -> Any:
             shard = make(*arguments)
-            shard.replay = self._counted("replay", shard.replay)
+            shard.replay = self._counted(kind, shard.replay)
             return shard
 
         return make_counting

@@ -76,7 +76,11 @@ class Log:
         return self.ends[-1] if self.committed is None else self.committed
 
     def batches(self, partition: int, offset: int = 0) -> Iterator[RecordBatch]:
-        return iter([RecordBatch(memoryview(each)) for each in self.data])
+        """Also those that are appended while this is read, as a broker's log gives them."""
+        for data in self.data:
+            batch = RecordBatch(memoryview(data))
+            if batch.next_offset > offset:
+                yield batch
 
     def end_offset(self, partition: int) -> int:
         return self.ends[-1]
