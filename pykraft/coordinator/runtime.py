@@ -34,7 +34,8 @@ was planned a moment ago, the shard may have taken in a part of it. So it is dro
 nothing in the log: its request gets UNKNOWN_SERVER_ERROR, and the shard goes on.
 
 Loading takes as long as the partition is large. It is a generator that pauses (see `Steps`), so the node's heartbeats
-go out meanwhile; so does a view that has much to replay (`replay_turn`). It reads to the log's end: a new leader's whole log will be committed.
+go out meanwhile; so does a view that has much to replay (`replay_turn`). It reads to the log's end: a new leader's
+whole log will be committed.
 
 An id (a group's, a transactional producer's) belongs to the partition that Java's ``String.hashCode`` names, so every
 broker, Kafka's or this one, looks in the same place.

@@ -105,8 +105,9 @@ class WorkMeter:
         replicas = node.broker.replicas
         for purgatory in (replicas.produces, replicas.fetches, replicas.deletes):
             purgatory._try = self._counted("trial", purgatory._try)  # type: ignore[method-assign]
-        for kind, runtime in zip(REPLAYS, (node.broker.groups.runtime, node.broker.transactions.runtime), strict=True):
-            runtime._make_shard = self._counting_shard(kind, runtime._make_shard)
+        groups, transactions = node.broker.groups.runtime, node.broker.transactions.runtime
+        groups._make_shard = self._counting_shard(REPLAYS[0], groups._make_shard)
+        transactions._make_shard = self._counting_shard(REPLAYS[1], transactions._make_shard)
 
     def _counted(self, kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def counted(*arguments: Any) -> Any:
