@@ -5,7 +5,9 @@ chooses a directory itself, and tells when it has. So does a broker whose disk w
 in a directory with another id. Until it has told, it leads none of them. If it did, the replicas that have the records
 would follow a leader without them.
 
-A replica that is said to be in a directory which its broker does not have (any more) leaves the ISR.
+A replica that is said to be in a directory which its broker does not have (any more) leaves the ISR. A partition that
+had no leader, because its replica was said to be elsewhere, gets one at once. (Apache Kafka looks at the old directory
+in that plan, and elects with the next change of a broker, or when it balances the leaders.)
 
 Follows handleAssignReplicasToDirs of org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -82,6 +84,9 @@ class DirectoryControl:
             image, *key, may_lead=image.is_active, moved={replica: directory}, partition=partition
         )
         partition = _after(partition, noted)
+        if not partition.has_leader and broker.has_online(directory):
+            elected = self._replication.plan(image, *key, may_lead=image.is_active, partition=partition)
+            return noted + elected, _after(partition, elected)
         if broker.has_online(directory) or replica not in partition.isr:
             return noted, partition
         gone = self._replication.plan(

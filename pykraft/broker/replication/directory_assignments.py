@@ -7,8 +7,10 @@ takes the replica out of the ISR.
 
 The id of a directory changes when the disk was replaced and formatted again. Then the controller lets the broker lead
 none of the replicas that it had on the old disk: the new one may have nothing of them. So the broker tells which of
-them it has again: those that are in the ISR of a leader, and those of which there is no other replica. A replica that
-was the last one in sync is neither; an administrator may let another one lead by an unclean election.
+them it has again: those that are in the ISR of a leader, and those of which there is no other replica. Once it has
+caught up, it has what it needs while it stays in the ISR, also when the leader is gone before the controller knows. A
+replica that was the last one in sync when its broker began is neither; an administrator may let another one lead by an
+unclean election.
 
 (Apache Kafka tells of all at once, when it opens the logs; with the next election such a replica leads, empty.)
 
@@ -72,8 +74,10 @@ class DirectoryAssignments:
             self._look_at(topic, key.partition)
 
     def _look_at(self, topic: TopicImage, number: int) -> None:
-        key = topic.topic_id, number
-        place = self._to_tell(TopicPartition(topic.name, number), topic.partitions[number])
+        key, partition = (topic.topic_id, number), topic.partitions[number]
+        stays_in_sync = key in self._untold and self._broker_id in partition.isr
+        has_it = stays_in_sync or self._is_caught_up(partition)
+        place = self._to_tell(TopicPartition(topic.name, number), partition, has_it)
         if place != self._untold.get(key):
             if place is None:
                 del self._untold[key]
@@ -81,23 +85,24 @@ class DirectoryAssignments:
                 self._untold[key] = place
             self.room.mark("partition")
 
-    def _to_tell(self, topic_partition: TopicPartition, partition: PartitionRegistration) -> Uuid | None:
-        """The directory of this replica, if the controller is to hear of it now."""
+    def _to_tell(self, topic_partition: TopicPartition, partition: PartitionRegistration, has_it: bool) -> Uuid | None:
+        """The directory of this replica, if the controller is to hear of it now. `has_it` says whether the replica has
+        what it had in a directory that is gone."""
         replicas, known = partition.replicas, partition.directory_of(self._broker_id)
         if self._broker_id not in replicas:
             return None
         if len(self._own) == 1:
             (place,) = self._own
             is_known = known in (place, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
-            return place if not is_known and self._has_it(partition) else None
+            return place if not is_known and has_it else None
         found = self._logs.id_of(topic_partition)
         if found is None or found == known:
             return None
         is_told_at_once = known in self._own or known in (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
-        return found if is_told_at_once or self._has_it(partition) else None
+        return found if is_told_at_once or has_it else None
 
-    def _has_it(self, partition: PartitionRegistration) -> bool:
-        """Whether the replica has what it had in a directory that is gone."""
+    def _is_caught_up(self, partition: PartitionRegistration) -> bool:
+        """Whether a leader says that the replica has everything, or there is no other replica."""
         return len(partition.replicas) == 1 or (partition.has_leader and self._broker_id in partition.isr)
 
     def poll(self, now: int) -> Poll:

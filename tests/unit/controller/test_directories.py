@@ -86,6 +86,16 @@ def test_a_replica_on_a_new_disk_is_no_preferred_leader_before_its_broker_has_to
     assert state(script) == (1, (2, 1))
 
 
+def test_the_last_replica_in_sync_leads_as_soon_as_its_broker_has_told_where_it_is() -> None:
+    script = cluster(1, 2)
+    lose_the_disk(script, NEW)
+    assert script.alter("t", [2, 1]).error_code == ErrorCode.NONE
+    script.live(1, SESSION_MS)
+    assert state(script) == (NOBODY, (1,)), "broker 2 is silent, and broker 1 is said to be on its old disk"
+    assert assign(script, NEW) is ErrorCode.NONE
+    assert state(script) == (1, (1,))
+
+
 def test_what_is_in_a_directory_that_fails_goes_to_others_and_the_rest_stays() -> None:
     script = cluster(2)
     script.live(2, SESSION_MS)
@@ -136,11 +146,13 @@ def test_what_cannot_be_assigned_has_its_error() -> None:
 # --- the broker's side ------------------------------------------------------------------------------------------------
 
 
-def told(image: MetadataImage, before: MetadataImage = EMPTY_IMAGE) -> Sequence[int]:
-    """The partitions of the only topic of which broker 1, whose directory is NEW, tells."""
+def told(*images: MetadataImage, before: MetadataImage = EMPTY_IMAGE) -> Sequence[int]:
+    """The partitions of the only topic of which broker 1, whose directory is NEW, tells after these images."""
     channel = ControllerChannel("directory-assignments", lambda: Node(2, "controller", 9093), 1000)
     assignments = DirectoryAssignments(1, LogDirectories([], {"/data": NEW}), lambda: 7, channel)
-    finish(assignments.apply(MetadataDelta.between(before, image), image))
+    for image in images:
+        finish(assignments.apply(MetadataDelta.between(before, image), image))
+        before = image
     assignments.poll(0)
     requests = [outbound.request for outbound in channel.poll(0).requests]
     return [p.partition_index for request in requests for p in request.directories[0].topics[0].partitions]
@@ -155,8 +167,29 @@ def test_a_broker_tells_of_what_is_in_sync_or_has_no_other_replica() -> None:
     assert told(of_u) == []
     caught_up = MetadataDelta(of_u)
     caught_up.replay(PartitionChangeRecord(topic_id=u, partition_id=1, isr=[2, 1]))
-    assert told(caught_up.apply(OffsetAndEpoch(99, 1)), of_u) == [1]
+    assert told(caught_up.apply(OffsetAndEpoch(99, 1)), before=of_u) == [1]
     assert told(_only(image, image.topic_ids["alone"])) == [0]
+
+
+@pytest.mark.parametrize(("isr", "expected"), [([1], [0]), ([2], [])], ids=["stays in sync", "leaves the ISR"])
+def test_a_replica_that_has_caught_up_is_told_of_also_when_its_leader_is_gone(
+    isr: list[int], expected: list[int]
+) -> None:
+    script = cluster(2)
+    script.create(new_topic("u", assignment={0: [2, 1]}))
+    lose_the_disk(script, NEW)
+    u = script.image.topic_ids["u"]
+    fresh = _only(script.image, u)
+    caught_up = _changed(fresh, PartitionChangeRecord(topic_id=u, partition_id=0, isr=[2, 1]))
+    alone = _changed(caught_up, PartitionChangeRecord(topic_id=u, partition_id=0, isr=isr, leader=NOBODY))
+    assert told(caught_up, alone, before=fresh) == expected
+    assert told(alone, before=fresh) == [], "a replica that begins as the last one in sync may be empty"
+
+
+def _changed(image: MetadataImage, record: PartitionChangeRecord) -> MetadataImage:
+    delta = MetadataDelta(image)
+    delta.replay(record)
+    return delta.apply(OffsetAndEpoch(image.provenance.offset + 1, 1))
 
 
 def _only(image: MetadataImage, topic_id: Uuid) -> MetadataImage:
