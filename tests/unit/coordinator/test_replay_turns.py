@@ -150,7 +150,7 @@ def test_the_first_read_after_a_load_replays_no_more_in_a_turn(monkeypatch: pyte
     assert sum(turns) == (2 if are_kept else 4) * BATCH and max(turns) == PER_TURN
 
 
-def test_a_view_that_nobody_reads_follows_the_commits_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_without_readers_follows_the_commits_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     replays = Replays(monkeypatch)
     replays.coordinator.log.committed = 4 * BATCH
     replays.write()
