@@ -19,12 +19,12 @@ FLOORS = Floors(
     short_floors={"disks_rotten": 1, "damage_met": 1, "acknowledged": 200},
     long_floors={
         "disks_rotten": 20,
-        "damage_met": 200,
-        "disks_filled": 100,
-        "processes_without_room": 40,
-        "disks_replaced": 15,
-        "clock_jumps": 200,
-        "acknowledged": 20_000,
+        "damage_met": 1_400,
+        "disks_filled": 190,
+        "processes_without_room": 80,
+        "disks_replaced": 19,
+        "clock_jumps": 300,
+        "acknowledged": 24_000,
     },
 )
 

@@ -18,7 +18,7 @@ from pykraft.storage.answers import AppendInfo
 from pykraft.storage.disk.trash import Trash
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
-from pykraft.storage.upkeep.log_manager import LogManager
+from pykraft.storage.upkeep.log_directories import LogDirectories
 
 
 @bug
@@ -82,7 +82,7 @@ def a_full_disk_whose_write_is_acknowledged() -> None:
 @bug
 def a_broker_that_goes_on_with_a_failed_directory() -> None:
     """A broker answers that its only log directory has failed, and goes on leading."""
-    put(LogManager, "fail", lambda self, error: None)
+    put(LogDirectories, "take_offline", lambda self, error: True)
 
 
 @bug

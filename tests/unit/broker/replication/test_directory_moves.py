@@ -126,6 +126,14 @@ def test_what_cannot_be_moved(path: str, topic: str, partition: int, error: Erro
     assert not node.broker.moves.moves
 
 
+def test_a_broker_that_moves_nothing_keeps_no_count_of_what_it_may_copy() -> None:
+    node, _ = filled(1)
+    moves = node.broker.moves
+    before = dict(vars(moves))
+    moves.poll(node.now + 5_000)
+    assert vars(moves) == before
+
+
 def test_a_failed_directory_takes_no_replica() -> None:
     node, _ = filled(1)
     other = node.create("u", partitions=1)
