@@ -196,6 +196,7 @@ BRANCHES: tuple[Way, ...] = (
                     "controller/features.py",
                     "broker/startup/controller_registration.py",
                     "broker/startup/lifecycle.py",
+                    "coordinator/replay_turn.py",
                 ),
             ),
         ),
