@@ -24,6 +24,7 @@ Partition.min_insync_replicas = 0
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "heading", "claim"),
     [

@@ -43,6 +43,7 @@ ClassicMembership.leave = leave
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "sections", "claim"),
     [

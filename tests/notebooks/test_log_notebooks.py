@@ -173,6 +173,7 @@ LogSegment.find_timestamp = find_timestamp
 PATH_02 = NOTEBOOK.parent / "02_segments_and_indexes.ipynb"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "heading", "message"),
     [

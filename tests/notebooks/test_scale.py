@@ -42,6 +42,7 @@ LeaderState.update_voters = update_voters
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "heading", "since", "claim"),
     [

@@ -115,6 +115,7 @@ def test_an_election_before_the_cut_does_not_harm_the_notebook() -> None:
     run("6. ", changed=(THE_WAY_BEGINS, AN_EARLY_ELECTION))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("plant", "words"),
     [

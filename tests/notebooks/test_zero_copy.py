@@ -39,6 +39,7 @@ SMALLER = "nb.pick = lambda small, full: max(2, small // 12)"
 """What is wrong shows with little data as well."""
 
 
+@pytest.mark.long
 def test_a_broker_that_copies_turns_notebook_05_red() -> None:
     copies = ("BrokerApart(OsFileRegion)", "BrokerApart(CopiedRegion)")
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*Less than 1 % of a fetch passes through"):
