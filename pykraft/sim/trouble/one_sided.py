@@ -15,14 +15,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from pykraft.sim.trouble.swarms import BANKS
-from pykraft.sim.trouble.transaction_members import TRANSACTION_MEMBER_SEEDS, draw_transaction_members
+from pykraft.sim.trouble.transaction_members import MEMBERS, draw_bank
 
 ONE_SIDED_SEEDS = range(44_100, 44_200)
 """These seeds have them."""
 ONE_SIDED = ("side_cut", "coordinator_cut", "cascade")
-_MEMBERS = "members of transactions"
-_BANKS = ("groups", "groups", "bank", _MEMBERS, "elections", "snapshots")
+_BANKS = ("groups", "groups", "bank", MEMBERS, "elections", "snapshots")
 _OTHERS = ("crash", "stall", "clog", "one_way_partition", "crash_controller")
 _HAS_OTHER = 0.4
 
@@ -31,10 +29,7 @@ def draw_one_sided(seed: int, draw_of: Callable[[int], Any]) -> Any:
     """The knobs of such a seed; `draw_of` gives those of a seed of a bank."""
     random = Random(f"one side {seed}")
     name = random.choice(_BANKS)
-    if name == _MEMBERS:
-        base = draw_transaction_members(random.choice(TRANSACTION_MEMBER_SEEDS), draw_of)
-    else:
-        base = draw_of(random.choice(BANKS[name].seeds))
+    base = draw_bank(name, random, draw_of)
     has_coordinator = bool(base.groups) or base.transactions is not None
     kinds = [kind for kind in ONE_SIDED if has_coordinator or kind != "coordinator_cut"]
     faults = dict.fromkeys(random.sample(kinds, random.randint(1, len(kinds))), 1.0)

@@ -11,7 +11,9 @@ from random import Random
 from typing import Any
 
 from pykraft.sim.trouble.clients import CLASSIC, CONSUMER, draw_group
+from pykraft.sim.trouble.swarms import BANKS
 
+MEMBERS = "members of transactions"
 TRANSACTION_MEMBER_SEEDS = range(44_000, 44_100)
 """These seeds have them."""
 _BANK_SEEDS = range(100, 200)
@@ -62,3 +64,10 @@ def draw_transaction_members(seed: int, draw_of: Callable[[int], Any]) -> Any:
         faults={**base.faults, **({leads: 1.0} if leads else {})},
         swarm=("members of transactions", leads) if leads else ("members of transactions",),
     )
+
+
+def draw_bank(name: str, random: Random, draw_of: Callable[[int], Any]) -> Any:
+    """The knobs of a seed of this bank, or of one with members of transactions, for a kind that changes them."""
+    if name == MEMBERS:
+        return draw_transaction_members(random.choice(TRANSACTION_MEMBER_SEEDS), draw_of)
+    return draw_of(random.choice(BANKS[name].seeds))

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from pykraft.sim.trouble.swarms import BANKS
-from pykraft.sim.trouble.transaction_members import TRANSACTION_MEMBER_SEEDS, draw_transaction_members
+from pykraft.sim.trouble.transaction_members import MEMBERS, draw_bank
 
 WORK_SEEDS = range(44_200, 44_300)
 """In these seeds work takes time."""
-_MEMBERS = "members of transactions"
-_BANKS = ("groups", "groups", "bank", _MEMBERS, "elections", "snapshots")
+_BANKS = ("groups", "groups", "bank", MEMBERS, "elections", "snapshots")
 _IS_QUIET = 0.5
 _FAULTS = ("crash", "crash_leader", "crash_controller", "partition", "stall", "stop", "cascade")
 
@@ -42,10 +40,7 @@ def draw_work(seed: int, draw_of: Callable[[int], Any]) -> Any:
     """The knobs of such a seed; `draw_of` gives those of a seed of a bank."""
     random = Random(f"work {seed}")
     name = random.choice(_BANKS)
-    if name == _MEMBERS:
-        base = draw_transaction_members(random.choice(TRANSACTION_MEMBER_SEEDS), draw_of)
-    else:
-        base = draw_of(random.choice(BANKS[name].seeds))
+    base = draw_bank(name, random, draw_of)
     work = WorkKnobs(
         slowness=random.choice((1, 2, 4)),
         clients=random.choice((1, 2, 4)),
