@@ -20,8 +20,8 @@ from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.client.administration.admin import NewTopic
 from pykraft.client.administration.configs import ConfigCalls, ConfigResource, ConfigResourceType
 from pykraft.client.administration.logs import LogCalls
-from pykraft.client.config import CONSUMER_CONFIG, PRODUCER_CONFIG, client_config
-from pykraft.client.consuming.consumer import ConsumerCore
+from pykraft.client.config import PRODUCER_CONFIG, client_config
+from pykraft.client.consuming.fetcher import FetchedRecord
 from pykraft.client.errors import TransactionError, TransactionFatalError
 from pykraft.client.producing.accumulator import RecordMetadata
 from pykraft.client.producing.producer import Outgoing, ProducerCore
@@ -33,6 +33,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, producer_settings, transaction_settings
+from pykraft.sim.workloads.rereading import RereadingConsumer
 from pykraft.sim.workloads.settling import ends_of, missing_in_transactions
 from pykraft.sim.workloads.transaction_workload import Step, TransactionalUser
 from pykraft.sim.workloads.workload import TopicMaker, admin_core
@@ -41,7 +42,7 @@ from pykraft.sim.world.encoders import encode
 _TAKE = 500
 _PATIENCE_MS = 2_000
 _PAUSE_MS = 20
-_NO_EPOCH = -1
+_READ_EVERY_MS = 5
 _AT_HIGH_WATERMARK = -1
 _RESTS = 0.02
 """How often a producer rests after a record."""
@@ -185,53 +186,28 @@ class KeyTransactions:
         return merge([self._user.poll(now), Poll(FOREVER if self.is_pausing else max(now + 1, self._change_at))])
 
 
-class KeyReader:
-    """A consumer that reads both topics from their starts, again and again. It is a RequestManager."""
+class KeyReader(RereadingConsumer):
+    """It reads both topics."""
 
     def __init__(
         self,
-        name: str,
         knobs: MovingLogKnobs,
         settings: dict[str, object],
         servers: str,
         watcher: Watcher,
         random: Random,
     ) -> None:
-        said = {**settings, "bootstrap.servers": servers, "auto.offset.reset": "earliest"}
-        self._core = ConsumerCore(client_config(CONSUMER_CONFIG, said), random)
         places = [TopicPartition(topic, number) for topic in _POLICIES for number in range(knobs.partitions)]
-        self._core.assign(places)
-        self._is_committed = said["isolation.level"] == "read_committed"
+        super().__init__(settings, servers, places, _READ_EVERY_MS, knobs.read_again_ms, random)
+        self._is_committed = settings["isolation.level"] == "read_committed"
         self._retention_ms = {
             SHORTENED: int(str(knobs.shortened["delete.retention.ms"])),
             COMPACTED: int(str(knobs.compacted["delete.retention.ms"])),
         }
-        self._again_ms = knobs.read_again_ms
         self._watcher = watcher
-        self._random = random
-        self._expected = dict.fromkeys(places, 0)
-        self._again_at = dict.fromkeys(places, 0)
-        self._next_at = 0
-        self.begins_again = True
 
-    def poll(self, now: int) -> Poll:
-        if now >= self._next_at:
-            self._next_at = now + 5
-            for fetched in self._core.take(_TAKE):
-                self._read(fetched.topic_partition, fetched.record)
-            for place in self._expected if self.begins_again else ():
-                if now >= self._again_at[place]:
-                    self._again_at[place] = now + self._random.randint(1, 2 * self._again_ms)
-                    self._begin_again(place)
-        poll = self._core.poll(now)
-        due = min(self._again_at.values()) if self.begins_again else FOREVER
-        return merge([poll, Poll(max(self._next_at, now if self._core.has_news else due))])
-
-    def _begin_again(self, place: TopicPartition) -> None:
-        state = self._core.subscription.partitions[place]
-        if state.is_fetchable:
-            self._core.go_back(place, 0, _NO_EPOCH)
-            self._expected[place] = 0
+    def _take(self) -> list[FetchedRecord]:
+        return self._core.take(_TAKE)
 
     def _read(self, place: TopicPartition, record: Any) -> None:
         key, laws = self._key(place), self._laws
@@ -360,9 +336,7 @@ class MovingLogWorkload:
         self.writers = [KeyWriter(f"w{n}", knobs, servers, watcher, time_ms, dice(f"key writer {n}")) for n in range(2)]
         self.transactions = KeyTransactions(knobs, servers, time_ms, dice("key transactions"))
         self.readers = [
-            KeyReader(
-                level, knobs, {**consumers[0], "isolation.level": level}, servers, watcher, dice(f"reader {level}")
-            )
+            KeyReader(knobs, {**consumers[0], "isolation.level": level}, servers, watcher, dice(f"reader {level}"))
             for level in ("read_committed", "read_uncommitted")
         ]
         internal = (GROUP_TOPIC, TRANSACTION_TOPIC)
