@@ -4,7 +4,7 @@ The environment is ready when `.venv/prepared` holds three lines: the digest of 
 what installs the project itself (with the one module that is compiled), and the folder in which both were done
 (scripts in a virtual environment hold absolute paths, so a moved folder needs a new one). The stamp is removed before
 anything changes and written after everything succeeded. An interrupted run therefore leaves an environment without a
-stamp, and such an environment is thrown away and made anew: pip can not tell a half written package from a whole one.
+stamp, and such an environment is thrown away and made again: pip can not tell a half written package from a whole one.
 
 Two runs at once: each holds an advisory lock on this file, and so does the pip it starts. If the run is killed and
 its pip lives on, the next one waits for that pip before it clears up.
@@ -50,7 +50,7 @@ MEGABYTE = 10**6
 POLL_S = 0.1
 ARCHIVE_CLASSES = "from pykraft.spark.class_archive import main; main()"
 ARCHIVE_LATER = "--archive-later"
-"""Said by whoever makes the archive of Spark's classes himself: `make test`, while its first suites run."""
+"""The option of `make test`, which makes the archive of Spark's classes itself, while its first suites run."""
 
 
 def main() -> None:
@@ -300,4 +300,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("\nStopped. The same command starts the set-up anew; what was downloaded is kept.")
+        sys.exit("\nStopped. The same command starts the set-up again; what was downloaded is kept.")

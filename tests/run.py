@@ -8,7 +8,7 @@ status is 0 only if each suite passed.
 A suite needs one core, or half of one if it often waits for its nodes, and as many run at once as there are cores for:
 what such a suite prints is shown when it has ended. Those that measure time need both cores, are alone, and show what
 they print. Suites that yield only compute, and stand in a line of their own: one of them is at hand for the time in
-which nobody else wants a core, and two if nobody else is there.
+which no other suite wants a core, and two if no other suite is there.
 
 In the full set a few tests that failed are run once more at the end, alone: brokers in a cluster are fenced, and
 elections are due, if other suites or another tenant of the machine keep them from the processor for seconds. What is

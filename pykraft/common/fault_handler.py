@@ -12,7 +12,7 @@ closes the connection, or leaves out the value::
 
 The journal gets an event `fault` for each. The first of its sort has the whole traceback; those that follow have one
 line, so a client that repeats its request does not fill the disk. A *sort* is a kind, which the caller names, and the
-class of the exception; at most `MOST_SORTS` are told apart. The metric
+class of the exception; at most `MOST_SORTS` are counted apart. The metric
 ``pykraft:type=FaultHandler,name=FaultCount,place=...`` counts.
 
 These are no faults, and `handle_fault` raises them again: OSError, because a disk that fails stops the node without

@@ -219,7 +219,7 @@ _INTERNAL = INTERNAL_BROKER_SETTINGS | INTERNAL | _OF_THE_AUTHORIZER
 
 
 def _other(name: str, value: str, keys: ConfigDef) -> Setting:
-    """What the file says under a name that is no key's: a listener's own setting, or of somebody else."""
+    """What the file says under a name that is no key's: a listener's own setting, or another program's."""
     key = keys.keys.get(listeners_setting(name))
     if key is None or key.kind == SECRET:
         # We do not know what it is: perhaps a password.

@@ -1,6 +1,6 @@
 """Tells in plain words how a history went: the cluster, the trouble, and the first wrong state if a law was broken.
 
-The trouble is told with the words of the story's marks. What a law says is in `pykraft.sim.laws.names`.
+The words for the trouble are those of the story's marks. What a law says is in `pykraft.sim.laws.names`.
 """
 
 from collections import Counter

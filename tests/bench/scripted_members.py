@@ -2,8 +2,8 @@
 
 A real consumer costs a thread and a fetcher; fifty of them on a small machine would be measured themselves. These send
 what a consumer's membership sends, and nothing else. A `ClassicMember` joins, syncs, sends heartbeats, and joins again
-when it is told to; the leader assigns. A `ConsumerMember` (KIP-848) sends one kind of heartbeat, and acknowledges each
-assignment at once, as a consumer without anything to finish does.
+when its script says so; the leader assigns. A `ConsumerMember` (KIP-848) sends one kind of heartbeat, and acknowledges
+each assignment at once, as a consumer without anything to finish does.
 
 A `Line` is one connection. Requests go out whether or not the last one is answered, and `Lines.poll` hands each answer
 to the line that it came on.

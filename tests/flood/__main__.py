@@ -1,6 +1,6 @@
 """The judge's table: ``python -m tests.flood [--small] [--only WORD] [--sizes 1000,10000] [--out FILE]``.
 
-A line for each flood, as it comes; at the end the laws that were broken. What takes seconds with few entries is not
+A line for each flood, when it ends; at the end the laws that were broken. What takes seconds with few entries is not
 tried with more, unless ``--all`` says so.
 """
 

@@ -44,9 +44,9 @@ PATIENT = {
     "controller.quorum.request.timeout.ms": "2000",
 }
 """A kill is noticed soon, but a busy disk does not look like a dead node, as it may with the timeouts of a lesson.
-There a broker whose session passed leads again in a new epoch, which the log's bytes show; and whoever creates a topic
-while the controller changes may be told, by Apache Kafka as by pykraft, that it exists already: the first attempt has
-made it, and its answer was lost."""
+There a broker whose session passed leads again in a new epoch, which the log's bytes show; and a client that creates a
+topic while the controller changes may hear, from Apache Kafka as from pykraft, that it exists already: the first
+attempt has made it, and its answer was lost."""
 
 
 def versions(request: type[Request]) -> range:

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, a stranger that nobody trusts, and what both have signed."""
+"""Certificates for tests: an authority, a stranger that no client trusts, and what both have signed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One log through everything that a log goes through, in any order: it is appended to, rolled, truncated, compacted,
 shortened by retention and by DeleteRecords, closed and opened, and its process ends or the power fails.
 
-Hypothesis draws the steps; a list of all batches that were ever appended says what must be found. Whoever reads from
+Hypothesis draws the steps; a list of all batches that were ever appended says what must be found. A reader from
 the start of the log to its end knows the last value of each key that is not deleted; what was not compacted yet is
 there batch by batch; what lies before the start is out of range. Truncated is only what was never replicated, as by a
 leader that was deposed: what is replicated stays.

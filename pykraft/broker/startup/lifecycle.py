@@ -140,7 +140,7 @@ class BrokerLifecycle:
         self.room.mark("shutdown")
 
     def note_failed_directory(self, now: int) -> None:
-        """Tell the controller at once that a log directory has failed: until it knows, nobody leads what was there."""
+        """Report a failed log directory at once: until the controller knows, no broker leads what was there."""
         self._is_urgent = True
         if self.epoch != NO_EPOCH:
             self._next = min(self._next, now)

@@ -75,7 +75,7 @@ _WITHOUT_EFFECT: dict[str, str] = {
         replication.quota.window.num int 11 1..
         replication.quota.window.size.seconds int 1 1..
     """,
-    "a broker whose directory fails says so at once, and goes on if nobody answers": """
+    "a broker whose directory fails says so at once, and goes on without an answer": """
         log.dir.failure.timeout.ms long 30000 1..
     """,
     "a broker always hands over what it leads before it stops": """

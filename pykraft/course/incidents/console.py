@@ -39,7 +39,7 @@ SPEED = 2
 _TICK_S = 0.5
 _MOST_POINTS = 90
 _PAUSE_AFTER_TICKS = 20
-"""So many ticks without a word from the page, and nobody looks."""
+"""After this many ticks without a word from the page, the page is closed."""
 _HERE = Path(__file__).parent
 _VERDICTS = {
     SOLVED: "✔ Solved. Everything is right, and it stayed right through the second blow.",

@@ -72,7 +72,7 @@ class Worker:
         self, world: World, name: str, reading: Reading, settings: Mapping[str, object], records_per_s: int,
         every_s: int = 0, on_record: Seen | None = None,
     ) -> None:  # fmt: skip
-        """With `every_s` it works only so often, until it has caught up. `on_record` is told of each record."""
+        """With `every_s` it works only so often, until it has caught up. `on_record` is called with each record."""
         given = {
             "bootstrap.servers": world.servers, "group.id": reading.group, "client.id": name,
             "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1_000, "group.protocol": "consumer", **settings,

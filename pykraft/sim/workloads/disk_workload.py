@@ -1,8 +1,8 @@
 """A reader that reads the whole topic again and again, where disks go wrong: the others are at the end of each log, and
 would never come by what rots.
 
-It sees what is committed and nothing else. Where a batch fails its checksum it is told so, and asks again: until the
-damage is gone, or another replica leads.
+It sees what is committed and nothing else. Where a batch fails its checksum the fetch raises an error, and the reader
+asks again: until the damage is gone, or another replica leads.
 """
 
 from collections.abc import Callable, Sequence
