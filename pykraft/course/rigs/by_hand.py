@@ -104,7 +104,7 @@ def conversation(exchanges: Sequence[Exchange]) -> list[Step]:
     return [
         Step(
             f"{each.api}, version {each.version}, correlation id {each.correlation_id}",
-            f"takes {each.request.size_bytes} bytes",
+            f"reads {each.request.size_bytes} bytes",
             None if each.response is None else f"{each.response.size_bytes} bytes",
         )
         for each in exchanges

@@ -131,7 +131,7 @@ class Replica:
         if self.torn_from is None:
             return None
         count = self.view.log_end_offset - self.torn_from
-        return f"{'loses' if self.node.is_alive else 'would lose'} {count:,} from {self.torn_from:,}"
+        return f"{'truncates' if self.node.is_alive else 'would truncate'} {count:,} from offset {self.torn_from:,}"
 
     @property
     def epochs(self) -> list[EpochStart]:

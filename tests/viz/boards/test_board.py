@@ -55,7 +55,7 @@ def test_a_board_has_only_colours_that_everybody_tells_apart(name: str) -> None:
 def test_the_text_has_every_number_of_the_picture(name: str) -> None:
     """Of the lanes that are drawn; the text may have more."""
     figure = board(VIEWS[name]())
-    numbers = re.compile(r"(?:end|epoch|watermark|stable|from|loses|offset) (\d[\d,]*\b)")
+    numbers = re.compile(r"(?:end|epoch|watermark|stable|from|offset) (\d[\d,]*\b)")
     for text in texts(figure):
         for number in numbers.findall(text):
             assert re.search(rf"\b{number}\b", figure.text), text
@@ -127,7 +127,7 @@ def test_what_is_committed_is_filled_what_is_not_is_hatched_and_what_goes_is_tor
     assert committed[2]["fill"] == palette.BLUE and "stroke" not in committed[2]
     assert torn[2]["fill"] == "none" and torn[2]["stroke"] == palette.VERMILLION and "stroke-dasharray" in torn[2]
     assert [run[2].get("fill-opacity") for run in cells(figure, 3)] == [None, "0.12"]
-    assert "loses 7 from 1,204" in texts(figure)
+    assert "truncates 7 from offset 1,204" in texts(figure)
     assert "not in the leader's log: will be truncated" in texts(figure)
     assert "about to be truncated" in figure.text
 
@@ -136,7 +136,7 @@ def test_the_records_that_a_dead_leader_would_lose_are_in_the_lens_however_far_t
     old = lens(replica("orders", 0, 1, 1211, 1204), (0, 0))
     led = lens(replica("orders", 0, 2, 4000, 4000, isr=(2, 3), epoch=1), (0, 0), (1, 1204))
     figure = board(view(node(1, old, role="leader", alive=False), node(2, led, role="leader", leader=2, epoch=2)))
-    assert "would lose 7 from 1,204" in texts(figure)
+    assert "would truncate 7 from offset 1,204" in texts(figure)
     assert any(looks.get("stroke") == palette.VERMILLION for _, _, looks in cells(figure, 1))
 
 

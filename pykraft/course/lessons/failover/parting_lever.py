@@ -99,14 +99,14 @@ def _asked(led: Replica, followed: Replica) -> list[Parted]:
     while True:
         end, epoch = followed.log.log_end_offset, followed.log.latest_epoch
         answer = diverging_end(led, FetchPlace(_PARTITION, end, _WHOLE_LOG, -1, epoch)) if end else None
-        question = f"'{end} records, the last of epoch {epoch}?'"
+        question = f"Follower: {end} records, the last of epoch {epoch}? Leader:"
         if answer is None:
             return [
                 *found,
-                Parted(followed.epochs, f"{question} 'A beginning of mine.'" if end else "its log is empty"),
+                Parted(followed.epochs, f"{question} the beginning of my log." if end else "its log is empty"),
             ]
         agreed = agreed_end(followed.log, answer)
-        said = f"{question} 'My epoch {answer.epoch} ends at {answer.offset}.' It truncates to {agreed}"
+        said = f"{question} my epoch {answer.epoch} ends at {answer.offset}. Truncate to {agreed}"
         found.append(_truncated(followed, agreed, said))
 
 

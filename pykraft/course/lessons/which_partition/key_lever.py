@@ -38,10 +38,10 @@ def draw_key(key: str, partitions: int) -> Figure:
     ]
     places = ", ".join(f"{path.key} says {path.remainder}" for path in paths)
     squares = (
-        f"{len(routes)} other keys, by murmur2: {sum(moved)} of them were elsewhere with {_counted(partitions - 1)}"
+        f"{len(routes)} routes, by murmur2; filled: the {sum(moved)} that were elsewhere with {_counted(partitions - 1)}"
     )
     if partitions == 1:
-        squares = f"{len(routes)} other keys: all in the one partition"
+        squares = f"{len(routes)} routes: all in the one partition"
     return hash_paths(
         paths, partitions, moved, title=f"{key} in a topic of {_counted(partitions)}: {places}", squares=squares
     )
