@@ -223,6 +223,7 @@ def test_a_directory_of_apache_kafkas_as_it_is_formatted_by_default_is_served_by
         stop(kafka)
 
 
+@pytest.mark.long
 def test_a_directory_that_apache_kafka_formatted_and_never_started_begins_as_ours(tmp_path: pathlib.Path) -> None:
     """With all that its bootstrap.checkpoint has: levels of an older release, and a user's credentials, which only
     Apache Kafka uses."""
@@ -281,6 +282,7 @@ def give(source: pathlib.Path, target: pathlib.Path, topic: str) -> None:
         (folder / PARTITION_METADATA).write_bytes(metadata)
 
 
+@pytest.mark.long
 def test_folders_of_partitions_are_exchanged(theirs: ApacheKafka, tmp_path: pathlib.Path) -> None:
     our_data, their_data = tmp_path / "node-1", theirs.folder(1) / "data"
     servers = theirs.bootstrap_servers

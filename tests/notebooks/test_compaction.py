@@ -46,6 +46,7 @@ LogSegment.youngest_ms = lambda segment: int(time.time() * 1000)
 """
 
 
+@pytest.mark.long
 def test_a_cleaner_that_keeps_the_first_record_of_a_key_turns_the_notebook_red() -> None:
     with pytest.raises(NotebookFailed, match=r"this does not hold: .*know the same of every flight"):
         run("3. ", path=PATH, before=A_CLEANER_THAT_KEEPS_THE_FIRST)

@@ -20,7 +20,7 @@ from tests.spark.reading.test_streaming import Sink, start
 from tests.spark.scripted_broker import ScriptedBroker
 from tests.spark.standalone import Standalone, bare_python
 
-pytestmark = pytest.mark.limit(300)
+pytestmark = [pytest.mark.limit(300), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
