@@ -1,8 +1,8 @@
 """A lever of notebook 04: the same records in the page cache, and as objects in the memory of a process.
 
-Apache Kafka's documentation (*Design*, "Don't fear the filesystem!") gives reasons against a cache of one's own: objects
-often take twice the memory of their data, or more; the garbage collector becomes slow as the heap grows; and after a
-restart the heap has to be filled again. Its section on efficiency adds that the bytes in the file are those that a
+Apache Kafka's documentation (*Design*, "Don't fear the filesystem!") gives reasons against a cache of one's own.
+Objects often take twice the memory of their data, or more. The garbage collector becomes slow as the heap grows. After
+a restart the heap has to be filled again. Its section on efficiency adds that the bytes in the file are those that a
 consumer wants. At each move, records of the reader's size are written to a file as pykraft's own batches, and are kept
 as pykraft's own `Record` objects as well. Each reason is an experiment. So is what speaks for objects: one record is
 there at once, while the page cache gives bytes, and these have to be decoded up to that record.

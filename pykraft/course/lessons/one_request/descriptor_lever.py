@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.common.types import TopicPartition
-from pykraft.course.experiment import FEWEST_PAIRS, Experiment, Outcome
+from pykraft.course.experiment import FEWEST_PAIRS, UNDECIDED, Experiment, Outcome
 from pykraft.course.kernel import folder_for_measurements
 from pykraft.course.lesson import FAILS, HOLDS
 from pykraft.course.lessons.one_request.stages import few_descriptors
@@ -29,7 +29,6 @@ from pykraft.records.builder import RecordBatchBuilder
 from pykraft.storage.answers import Isolation
 from pykraft.storage.disk.filesystem import OsFile, OsFileSystem
 from pykraft.storage.disk.open_files import OPEN_FILES
-from pykraft.storage.log import UnifiedLog
 from pykraft.storage.log_segment import LogSegment
 from pykraft.storage.producer_state import AppendOrigin
 from pykraft.viz import Figure, verdicts
@@ -60,7 +59,9 @@ class Served(NamedTuple):
     @property
     def verdict(self) -> str:
         """Of the sentence that a broker needs at least one descriptor for each segment."""
-        return FAILS if self.most_open < self.segments and not self.failed else HOLDS
+        if self.failed:
+            return HOLDS
+        return UNDECIDED if self.is_enough else FAILS
 
 
 def draw_descriptors(partitions: int, partition_kb: int, segment_kb: int, descriptors: int) -> Figure:
@@ -156,7 +157,9 @@ class _Shelf:
         for segment in places:
             opened += _file(segment).held is None
             try:
-                found = self._log_of[segment].read(segment.base_offset, _BATCH_BYTES, Isolation.HIGH_WATERMARK, at_least_one=True)
+                found = self._log_of[segment].read(
+                    segment.base_offset, _BATCH_BYTES, Isolation.HIGH_WATERMARK, at_least_one=True
+                )
                 records = found.records
                 is_read = len(records if isinstance(records, bytes) else records.read(0, len(records))) > 0
             except OSError:
@@ -179,4 +182,3 @@ def _batch() -> bytes:
     builder = RecordBatchBuilder()
     builder.append(0, None, bytes(_BATCH_BYTES - 80))
     return bytes(builder.build())
-

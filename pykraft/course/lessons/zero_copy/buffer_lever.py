@@ -114,7 +114,7 @@ def _plan(said: str, other: str, unit: str) -> Experiment:
         compared=(kafkas, other),
         holds_if="at least 1.5 times",
         prediction=1 if said == HERE else 10,
-        because="in each round trip as many bytes pass as the smaller buffer holds, and here a round trip takes nothing",
+        because="in a round trip as many bytes pass as the smaller buffer holds, and here it takes no time",
         unit=unit,
         pairs=FEWEST_PAIRS,
     )
