@@ -22,8 +22,10 @@ from pykraft.course.lessons.acks.acks_lever import draw_acks
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
 from pykraft.course.lessons.batching.linger_lever import draw_batches
+from pykraft.course.lessons.batching.load_lever import Load, draw_guides, most_under_way
 from pykraft.course.lessons.capstone.claim_lever import draw_sentence, draw_verdict
 from pykraft.course.lessons.committed.gap_lever import draw_gap
+from pykraft.course.lessons.disk.cache_lever import LOOK, MEMORY, draw_caches, outcomes_of
 from pykraft.course.lessons.disk.sync_lever import draw_syncs
 from pykraft.course.lessons.elections.timer_lever import BY_CHANCE, EXACTLY, draw_election, elected
 from pykraft.course.lessons.exactly_once.loss_lever import ANSWER, NOTHING, REQUEST, draw_loss
@@ -31,7 +33,9 @@ from pykraft.course.lessons.failover.parting_lever import EPOCHS, HIGH_WATERMARK
 from pykraft.course.lessons.groups.storm_lever import draw_pause, storm
 from pykraft.course.lessons.groups.virtual_group import VirtualGroup
 from pykraft.course.lessons.metadata_log.offset_lever import draw_offset, last_offset
+from pykraft.course.lessons.one_request.descriptor_lever import AT_THE_END, OLD, READS, draw_descriptors, served
 from pykraft.course.lessons.one_request.flood_lever import draw_flood
+from pykraft.course.lessons.one_request.handler_lever import AS_MANY, FEWER, MORE, draw_handlers, ms_for_a_request
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
 from pykraft.course.lessons.retention_and_compaction.cleaner_lever import draw_cleaner
@@ -39,6 +43,7 @@ from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, d
 from pykraft.course.lessons.structured_streaming.kill_lever import BROKER, DEFAULT, DRIVER, ONCE, draw_kill, killed
 from pykraft.course.lessons.transactions.commit_lever import draw_transaction
 from pykraft.course.lessons.which_partition.key_lever import draw_key
+from pykraft.course.lessons.zero_copy.buffer_lever import Buffers, draw_buffers
 from pykraft.course.lessons.zero_copy.transfer_lever import COLD, SENDFILE, TLS, WARM, draw_transfer, measured
 from pykraft.course.lessons.zookeeper_and_kraft.takeover_lever import draw_takeover
 from pykraft.course.places import NOTEBOOKS
@@ -344,6 +349,105 @@ def test_a_folder_that_is_none_and_one_that_is_never_cold_are_refused_in_a_sente
     if sys.platform == "linux" and why_no_cold_reads(Path("/dev/shm")) is not None:
         with pytest.raises(ValueError, match="nothing is cold here: "):
             draw_transfer(SENDFILE, 1, COLD, "/dev/shm")
+
+
+# --- advice that is put to the test -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("descriptors", "opened_at_the_end"), [(6, range(1)), (3, range(READS - 6, READS + 1))])
+def test_fewer_descriptors_than_segments_serve_all_reads_and_the_newest_need_one_for_each_partition(
+    descriptors: int, opened_at_the_end: range
+) -> None:
+    """The lever of notebook 07: 6 partitions of 24 KB in segments of 8 KB."""
+    found = served(6, 24, 8, descriptors)
+    assert (found.segments, found.failed, found.verdict) == (18, 0, "DOES NOT HOLD")
+    assert found.most_open == descriptors
+    assert found.opened[AT_THE_END] in opened_at_the_end
+    assert READS / 3 < found.opened[OLD] <= READS
+
+
+def test_the_lever_of_descriptors_says_what_it_counted() -> None:
+    assert re.match(
+        r"4 descriptors serve 8 segments: 'at least one for each' DOES NOT HOLD here\n0 reads fail. Of 100 reads",
+        draw_descriptors(4, 16, 8, 4).text,
+    )
+    assert "4 descriptors, and no more segments than that (2): nothing is saved" in draw_descriptors(1, 16, 8, 4).text
+
+
+def test_handlers_that_wait_for_disks_are_faster_up_to_one_for_each_disk() -> None:
+    """The lever of notebook 07, measured again if another process was in the way."""
+    for _ in range(5):
+        one, four, eight = (ms_for_a_request(handlers, 4, 2, 0) for handlers in (1, 4, 8))
+        if one > 2 * four and four < 2 * eight:
+            break
+    assert one > 2 * four and four < 2 * eight
+
+
+@pytest.mark.parametrize(
+    ("handlers", "disks", "rows"),
+    [(2, 4, {AS_MANY, FEWER}), (4, 2, {AS_MANY, MORE}), (2, 2, {AS_MANY}), (2, 1, {MORE})],
+)
+def test_the_lever_of_handlers_compares_what_differs(handlers: int, disks: int, rows: set[str]) -> None:
+    text = draw_handlers(handlers, disks, 1, 0).text
+    assert {row for row in (AS_MANY, FEWER, MORE) if f": {row};" in text} == rows
+
+
+@pytest.mark.parametrize(
+    ("moved", "words"), [((4, 4, 0, 0), "takes 0 ms: let it wait"), ((1, 1, 2, 0), "nothing to compare")]
+)
+def test_handlers_with_nothing_to_show_are_refused_in_a_sentence(moved: tuple[int, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw_handlers(*moved)
+
+
+@pytest.mark.parametrize(("record_bytes", "verdict"), [(10, "HOLDS"), (100, "HOLDS"), (2000, "DOES NOT HOLD")])
+def test_objects_take_twice_the_memory_of_small_records_only(record_bytes: int, verdict: str) -> None:
+    """The lever of notebook 04. One record is sooner an object, whatever its size."""
+    found = outcomes_of(200, record_bytes)
+    assert found[MEMORY].verdict == verdict
+    assert found[LOOK].factor > 3
+
+
+def test_the_lever_of_caches_says_how_many_reasons_hold() -> None:
+    text = draw_caches(200, 2000).text
+    assert re.match(r"Records of 2,000 bytes: as objects 1\.\d times as large; [0-3] of 4 reasons for the page", text)
+    assert "\nDOES NOT HOLD: Objects take twice the memory; objects / page cache: " in text
+
+
+def test_the_smaller_buffer_and_the_link_bound_what_a_connection_carries() -> None:
+    """The lever of notebook 05: 100 KB in 50 ms are 2 MB/s, and a link of 8 Mbit/s carries 1 MB/s."""
+    for buffers in (Buffers(100_000, 4_000_000), Buffers(4_000_000, 100_000)):
+        assert buffers.seconds(2_000_000, 50, 1000) == 1
+        assert buffers.seconds(2_000_000, 50, 8) == 2
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ((1000, 100, 10), "HOLDS: Raise linger.ms for throughput; 0 ms / 20 ms: 51 / 5 requests"),
+        ((10_000, 1000, 100), "HOLDS: Raise send.buffer.bytes, with large batches; under way / 128 KB: 858 / 131 KB"),
+    ],
+)
+def test_the_load_decides_which_sentences_of_notebook_09_hold(load: tuple[int, int, int], words: str) -> None:
+    text = draw_guides(*load).text
+    assert words in text and text.startswith(f"At {load[0]:,} records a second ")
+
+
+def test_with_batches_of_16_kb_less_than_128_kb_of_a_partition_are_under_way() -> None:
+    sent = Load(10_000, 1000, 100).sent().batches
+    assert 4 * 16_000 < most_under_way(sent) <= 5 * 16_384 < 131_072
+
+
+def test_a_larger_send_buffer_alone_changes_what_the_sender_holds_and_not_the_time_on_a_link() -> None:
+    small, large = (draw_buffers(kb, 64, 50, 1000).text for kb in (200, 2000))
+    held = [
+        int(found.replace(",", ""))
+        for text in (small, large)
+        for found in re.findall(r"sender's buffer holds ([\d,]+)", text)
+    ]
+    assert held[0] < held[1]
+    for text in (small, large):
+        assert "DOES NOT HOLD: Your buffers, over the link; 100/64 KB / " in text
 
 
 # --- the lever itself -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A log of pykraft's own on a disk in memory, for a lever that writes one at each move."""
+"""A log of pykraft's own, for a lever that writes one at each move: on a disk in memory, or on the reader's disk."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,17 +7,20 @@ from pykraft.common.settings.config import Config
 from pykraft.common.types import TopicPartition
 from pykraft.runtime.clock import SystemClock
 from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.disk.filesystem import FileSystem
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.upkeep.log_loader import LogLoader
 
 _T = TypeVar("_T")
 
 
-def empty_log(partition: TopicPartition, config: Config) -> UnifiedLog:
-    """A new log with these settings, on a disk of its own."""
+def empty_log(
+    partition: TopicPartition, config: Config, filesystem: FileSystem | None = None, folder: str = ""
+) -> UnifiedLog:
+    """A new log with these settings: in this folder of a file system, or on a disk of its own."""
     return LogLoader(
-        filesystem=MemoryFileSystem(),
-        directory=f"/{partition}",
+        filesystem=filesystem or MemoryFileSystem(),
+        directory=f"{folder}/{partition}",
         config=config,
         clock=SystemClock(),
         background=_AtOnce(),

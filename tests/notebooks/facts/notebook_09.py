@@ -18,3 +18,13 @@ def no_linger_on_a_busy_topic(none: Any, some: Any) -> None:
     for share in (0.5, 0.99):
         assert none.latency_ms(share) > 1.05 * some.latency_ms(share), share
     assert none.requests > 2 * some.requests, (none.requests, some.requests)
+
+
+@fact("At a hundred times the bytes batch.size saves requests, and linger.ms does not.", after="lever(draw_guides")
+def the_load_decides() -> None:
+    from pykraft.course.lessons.batching.load_lever import BATCH, BUFFER, LINGER, Load, outcomes_of
+
+    near, far = (outcomes_of(Load(10_000, 1000, ms)) for ms in (10, 100))
+    verdicts = {said: near[said].verdict for said in (BATCH, LINGER, BUFFER)}
+    assert verdicts == {BATCH: "HOLDS", LINGER: "DOES NOT HOLD", BUFFER: "DOES NOT HOLD"}, verdicts
+    assert far[BUFFER].verdict == "HOLDS", far[BUFFER].factors
