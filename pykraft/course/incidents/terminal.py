@@ -29,6 +29,7 @@ from pykraft.sim.node_files import CONTROLLER_PORT
 COMMANDS = (
     "topics", "configs", "consumer-groups", "get-offsets", "delete-records", "console-consumer", "leader-election",
     "reassign-partitions", "log-dirs", "metadata-quorum", "groups", "broker-api-versions", "cluster", "features",
+    "transactions",
 )  # fmt: skip
 """Kafka's tools that the terminal has, without ``kafka-``."""
 _VERBS_OF_OTHER_NAME = {"console-consumer": "consume"}
