@@ -1,4 +1,4 @@
-"""The programs of incident 5: `Desk` books payments in transactions, `Lane` hands them out, `Book` checks what was booked.
+"""The programs of incident 5: a `Desk` books payments in transactions, a `Lane` hands them out, a `Book` checks.
 
 A payment is two records of one transaction: a debit in partition 0 and a credit in partition 1. A desk takes the
 payments of its lane in order, and tells the lane what it has committed. A desk that starts goes on where the lane knows

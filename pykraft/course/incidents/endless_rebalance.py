@@ -37,6 +37,7 @@ _PRODUCER = {"linger.ms": 500, "batch.size": 100_000}
 class EndlessRebalance(Incident):
     NUMBER, TITLE = 4, "Invoices come again and again"
     TOPICS = (TOPIC,)
+    LOSS = "mails are missing, or too many"
     PAGER = (
         "SEV 1 · invoices: since the run of the night customers get the same invoice again and again, and new invoices "
         "wait. The mailers run, the mail server is fine (40 ms a mail). Restarting all mailers did not help."
@@ -72,20 +73,23 @@ class EndlessRebalance(Incident):
         "A mailer polled up to 500 invoices and needed 40 ms for each: 20 s. `max.poll.interval.ms` was 10 s. So it "
         "left the group in the middle of its work, and its partitions went to another mailer, which began at the "
         "committed offset with the same invoices. The first one sent on, and its commit was refused.",
-        "By day a poll returns a handful of records, so nobody saw it. The run of the night brought 4,200 at once. From "
-        "then on each poll was full, none was committed, and the backlog stayed: the group could not get out by itself. "
-        "Three mailers send 75 a second, and 6 a second come in.",
+        "By day a poll returns a handful of records, so nobody saw it. The run of the night brought 4,200 at once. "
+        "From then on each poll was full, none was committed, and the backlog stayed: the group could not get out by "
+        "itself. Three mailers send 75 a second, and 6 a second come in.",
         "The cure is a smaller poll: `max.poll.records=100` is 4 s of work. A longer `max.poll.interval.ms` cures it, "
-        "too, but then a mailer that hangs keeps its partitions for longer. When a mailer's machine stops, the invoices "
-        "of its last poll are sent twice: at least once is what a commit after the work can promise. The smaller the "
-        "poll, the fewer they are.",
+        "too, but then a mailer that hangs keeps its partitions for longer. When a mailer's machine stops, the "
+        "invoices of its last poll are sent twice: at least once is what a commit after the work can promise. The "
+        "smaller the poll, the fewer they are.",
     )
     SHOWN_BY = (
-        ("kafka-consumer-groups --describe --group mailer --state --verbose", "a larger group epoch each time, and not Stable"),
+        (
+            "kafka-consumer-groups --describe --group mailer --state --verbose",
+            "at each look a larger group epoch, and another number of members",
+        ),
         ("kafka-consumer-groups --describe --group mailer", "the current offsets do not move at all"),
         ("log mailer-1", "500 records, then `max.poll.interval.ms` is over, then the commit is refused"),
         ("metrics mailer-1", "time-between-poll-max is twice the setting"),
-        ("settings", "500 records × 40 ms is more than 10,000 ms"),
+        ("settings", "500 records of 40 ms each are more than 10,000 ms"),
     )
 
     def build(self) -> World:

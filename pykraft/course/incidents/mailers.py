@@ -1,8 +1,8 @@
 """The programs of incident 4: a `Mailer` is a member of a consumer group that sends a mail for each record.
 
 A mailer polls, sends a mail for each record that the poll returned, and polls again: that poll commits what was sent.
-`Mails` knows of each record how often a mail was sent, and which records no mailer will ever send. A mailer writes a log
-and counts metrics, as Kafka's consumer does.
+`Mails` knows of each record how often a mail was sent, and which records no mailer will ever send. A mailer writes a
+log and counts metrics, as Kafka's consumer does.
 """
 
 from collections import Counter, defaultdict, deque

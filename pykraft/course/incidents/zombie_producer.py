@@ -37,6 +37,7 @@ _LEVELS = ("read_committed", "read_uncommitted")
 class ZombieProducer(Incident):
     NUMBER, TITLE = 5, "The ledger stands still"
     TOPICS = (TOPIC,)
+    LOSS = "payments are booked wrong"
     PAGER = (
         "SEV 1 · ledger: no payment has been settled for a minute and a half, and they must be within 20 s. The desks "
         "book (debit in bookings-0, credit in bookings-1) and have no errors. The ledger polls and gets nothing."
@@ -66,15 +67,15 @@ class ZombieProducer(Incident):
         ),
     )
     STORY = (
-        "The machine of desk-2 froze with a transaction open: it had written its debits and credits, and not committed. "
-        "A `read_committed` consumer reads up to the last stable offset, the begin of the first open transaction. So "
-        "the ledger had to wait, though desk-1 and desk-3 committed on behind that offset.",
+        "The machine of desk-2 froze with a transaction open: it had written its debits and credits, and not "
+        "committed. A `read_committed` consumer reads up to the last stable offset, the begin of the first open "
+        "transaction. So the ledger had to wait, though desk-1 and desk-3 committed beyond that offset.",
         "A producer that starts with the same `transactional.id` fences the one before, and aborts what it left open. "
         "desk-3 was started with an id of its own, so nothing fenced desk-2. And `transaction.timeout.ms` was an hour.",
-        "The cure is to end the transaction at its coordinator: `forceTerminateTransaction` aborts it in all partitions "
-        "and fences the producer. That showed when the machine of desk-2 came back: its commit was refused. `abort` "
-        "writes a marker into one partition, for transactions that no coordinator knows any more; it fences nothing. "
-        "Better than any cure: a `transactional.id` that belongs to the work, so that the successor has it, too.",
+        "The cure is to end the transaction at its coordinator: `forceTerminateTransaction` aborts it in all "
+        "partitions and fences the producer. That showed when the machine of desk-2 came back: its commit was refused. "
+        "`abort` writes a marker into one partition, for transactions that no coordinator knows any more; it fences "
+        "nothing. Better than any cure: a `transactional.id` that belongs to the work, so that the successor has it, too.",
     )
     SHOWN_BY = (
         ("kafka-consumer-groups --describe --group ledger", "the offsets stand, the log end offsets grow"),
@@ -183,7 +184,9 @@ class ZombieProducer(Incident):
             self.report("the machine of desk-2 answers again, and goes on where it stopped")
             host, zombie = self.desks["desk-2"]
             host.act(zombie.wake)
-        is_right = flows and now_ms - book.last_twice_ms > 5_000 and self.level == _LEVELS[0] and self.book.waiting < 100
+        is_right = (
+            flows and now_ms - book.last_twice_ms > 5_000 and self.level == _LEVELS[0] and self.book.waiting < 100
+        )
         self._right_s = self._right_s + 1 if is_right else 0
 
     def missing(self) -> str | None:
@@ -220,7 +223,12 @@ class ZombieProducer(Incident):
                 found.append(Card(name, f"last transaction {quiet_s} s ago", [row]))
         lags = self.reading.lags()
         rows = [
-            Row(_NAMES[side], lags.get(side, 0) / _FULL_LAG, f"lag {lags.get(side, 0):,}", lags.get(side, 0) > _SMALL_LAG)
+            Row(
+                _NAMES[side],
+                lags.get(side, 0) / _FULL_LAG,
+                f"lag {lags.get(side, 0):,}",
+                lags.get(side, 0) > _SMALL_LAG,
+            )
             for side in SIDES
         ]
         return [*found, Card("ledger", self.level, rows)]
