@@ -75,7 +75,7 @@ class ZombieProducer(Incident):
         "The cure is to end the transaction at its coordinator: `forceTerminateTransaction` aborts it in all "
         "partitions and fences the producer. That showed when the machine of desk-2 came back: its commit was refused. "
         "`abort` writes a marker into one partition, for transactions that no coordinator knows any more; it fences "
-        "nothing. Better than any cure: a `transactional.id` that belongs to the work, so that the successor has it, too.",
+        "nothing. Better than any cure: a `transactional.id` that belongs to the work, so the successor has it, too.",
     )
     SHOWN_BY = (
         ("kafka-consumer-groups --describe --group ledger", "the offsets stand, the log end offsets grow"),
