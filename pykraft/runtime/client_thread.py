@@ -16,6 +16,7 @@ time. So a command of Kafka's tools runs unchanged against a simulated cluster.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -81,6 +82,10 @@ class ClientHost(Protocol):
 
 class ClientHosts(Protocol):
     """Makes hosts."""
+
+    @property
+    def time_ms(self) -> int:
+        """The time of day where they run."""
 
     def random(self) -> Random:
         """The chance of the next client."""
@@ -293,6 +298,12 @@ def hosted_by(hosts: ClientHosts) -> Iterator[None]:
         yield
     finally:
         _hosts.reset(token)
+
+
+def time_of_day_ms() -> int:
+    """The time of day, where the clients of this thread run."""
+    hosts = _hosts.get()
+    return time.time_ns() // 1_000_000 if hosts is None else hosts.time_ms
 
 
 def client_random() -> Random:

@@ -26,7 +26,6 @@ Follows org.apache.kafka.tools.MetadataQuorumCommand.
 """
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 
 from pykraft.admin import Admin
@@ -38,6 +37,7 @@ from pykraft.commands.common import CommandError, add_client_arguments, answers,
 from pykraft.common.settings.config import parse_properties
 from pykraft.common.types import ZERO_UUID, Uuid
 from pykraft.network.own_host import canonical_host
+from pykraft.runtime.client_thread import time_of_day_ms
 from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.storage.disk.filesystem import OsFileSystem
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         lines = (
             _status(admin.describe_cluster().cluster_id, quorum)
             if options.status
-            else _replication(quorum, time.time_ns() // 1_000_000 if options.human_readable else None)
+            else _replication(quorum, time_of_day_ms() if options.human_readable else None)
         )
     for line in lines:
         say(line)

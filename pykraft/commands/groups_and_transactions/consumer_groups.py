@@ -21,7 +21,6 @@ Follows org.apache.kafka.tools.consumer.group.{ConsumerGroupCommand,ConsumerGrou
 """
 
 import argparse
-import time
 from collections.abc import Collection, Mapping
 
 from pykraft.admin import Admin
@@ -55,6 +54,7 @@ from pykraft.commands.groups_and_transactions.group_tables import (
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.data import LATEST_TIMESTAMP
+from pykraft.runtime.client_thread import time_of_day_ms
 
 _ACTIONS_OF = {
     "group": ("describe", "reset-offsets", "delete", "delete-offsets"),
@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for; 1 if an error was printed."""
     _check(options)
-    reset = parse_reset(options, time.time_ns() // 1_000_000) if options.action == "reset-offsets" else None
+    reset = parse_reset(options, time_of_day_ms()) if options.action == "reset-offsets" else None
     states, types = _states(options), _types(options)
     report = _Report()
     settings = client_settings(options) | {"default.api.timeout.ms": options.timeout}

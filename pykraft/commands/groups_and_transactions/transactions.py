@@ -20,7 +20,6 @@ Follows org.apache.kafka.tools.TransactionsCommand.
 """
 
 import argparse
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, add_client_arguments, answers, client_settings, say, table
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition
+from pykraft.runtime.client_thread import time_of_day_ms
 
 _BATCH = 500
 """How many partitions are asked about at once."""
@@ -160,7 +160,7 @@ def _describe(admin: Admin, options: argparse.Namespace) -> None:
     if options.json:
         say_json(transactional_id=name, **found._asdict())
     else:
-        _print(description_table(name, found, _now_ms()))
+        _print(description_table(name, found, time_of_day_ms()))
 
 
 def _describe_producers(admin: Admin, options: argparse.Namespace) -> None:
@@ -183,7 +183,7 @@ def _find_hanging(admin: Admin, options: argparse.Namespace) -> None:
     if options.json:
         say_json(transactions=hanging)
     else:
-        _print(hanging_table(hanging, _now_ms()))
+        _print(hanging_table(hanging, time_of_day_ms()))
 
 
 def _partitions(admin: Admin, options: argparse.Namespace) -> list[TopicPartition]:
@@ -209,7 +209,7 @@ def _open_transactions(
         batch = partitions[start : start + _BATCH]
         with _Failing(f"to describe producers for {len(batch)} partitions"):
             found = admin.describe_producers(batch, options.broker_id)
-        oldest_ms = _now_ms() - options.max_transaction_timeout * _MINUTE_MS
+        oldest_ms = time_of_day_ms() - options.max_transaction_timeout * _MINUTE_MS
         for key, producers in found.items():
             for producer in producers:
                 if producer.current_transaction_start_offset is not None and producer.last_timestamp < oldest_ms:
@@ -315,10 +315,6 @@ def hanging_table(hanging: Iterable[OpenTransaction], now_ms: int) -> list[str]:
         for each in hanging
     ]
     return table(_HANGING, rows)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _or_minus_1(number: int | None) -> int:

@@ -2,10 +2,16 @@
 
 from pykraft.course.incidents.acks_all_stalls import AcksAllStalls
 from pykraft.course.incidents.disk_fills import DiskFills
+from pykraft.course.incidents.endless_rebalance import EndlessRebalance
 from pykraft.course.incidents.hot_partition import HotPartition
 from pykraft.course.incidents.incident import Incident
+from pykraft.course.incidents.missing_voter import MissingVoter
+from pykraft.course.incidents.zombie_producer import ZombieProducer
 
-INCIDENTS: dict[int, type[Incident]] = {each.NUMBER: each for each in (AcksAllStalls, DiskFills, HotPartition)}
+INCIDENTS: dict[int, type[Incident]] = {
+    each.NUMBER: each
+    for each in (AcksAllStalls, DiskFills, HotPartition, EndlessRebalance, ZombieProducer, MissingVoter)
+}
 """By number."""
 
 

@@ -17,6 +17,7 @@ from pykraft.common.errors import KafkaError
 from pykraft.runtime.client_loop import ClientCore
 from pykraft.runtime.client_thread import ClientClosedError, ClientHost, OnEnd
 from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.hosts import EPOCH_MS
 from pykraft.sim.world.network import Network
 from pykraft.sim.world.scheduler import US_PER_MS, Scheduler
 
@@ -116,6 +117,10 @@ class SimulatedHosts:
         """`chance` is what the clients' dice begin with."""
         self._scheduler, self._network, self._chance = scheduler, network, chance
         self._made = 0
+
+    @property
+    def time_ms(self) -> int:
+        return EPOCH_MS + self._scheduler.now
 
     def random(self) -> Random:
         return Random(f"{self._chance} {self._made}")

@@ -43,7 +43,6 @@ _PAUSE_AFTER_TICKS = 20
 _HERE = Path(__file__).parent
 _VERDICTS = {
     SOLVED: "✔ Solved. Everything is right, and it stayed right through the second blow.",
-    LOST: "✕ Records are gone, and no command brings them back.",
     HANDED_ON: "✕ Half an hour is over: a colleague takes the pager.",
 }
 
@@ -122,13 +121,19 @@ class Console:
             "begun": self.is_begun,
             "clock": clock(seconds),
             "state": shown.state,
-            "verdict": _VERDICTS.get(shown.state, ""),
+            "verdict": self._verdict(),
             "counters": [self._counter(place, each) for place, each in enumerate(shown.counters())],
             "board": board_svg(shown.cards(), f"The board {clock(seconds)} after the page"),
             "lines": self.lines(),
             "verbs": [verb.usage for verb in shown.verbs.values()],
             "link": self.shift.link if self.shift.is_over else "",
         }
+
+    def _verdict(self) -> str:
+        shown = self.shift.incident
+        if shown.state == LOST:
+            return f"✕ {shown.LOSS[0].upper()}{shown.LOSS[1:]}, and no command takes that back."
+        return _VERDICTS.get(shown.state, "")
 
     def _counter(self, place: int, counter: Counter) -> dict[str, Any]:
         known = [counters[place].value for _, counters in self.shift.incident.history]

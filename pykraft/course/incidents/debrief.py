@@ -21,14 +21,16 @@ SEED = 7
 NOTHING_S = 180
 """For so long doing nothing is looked at."""
 _WRONG_S = 240
-_WORDS = {
-    OPEN: "open", SOLVED: "solved", LOST: "records are gone", HANDED_ON: "handed on",
-}  # fmt: skip
+_WORDS = {OPEN: "open", SOLVED: "solved", HANDED_ON: "handed on"}
 
 
 def clock(seconds: float) -> str:
     """Minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def _in_words(shown: Incident, state: str) -> str:
+    return shown.LOSS if state == LOST else _WORDS[state]
 
 
 def ways(made: type[Incident]) -> Iterator[tuple[str, Script, float]]:
@@ -73,7 +75,9 @@ def debrief(shift: Shift) -> Shown:
     if not shift.is_over:
         text = f"The incident has been open for {clock(shown.seconds)}. The debrief comes when it is over."
         return Shown(text, markdown=text)
-    head = f"Incident {shown.NUMBER}, {shown.TITLE}: {_WORDS[shown.state]} after {clock(shown.history[-1][0])}"
+    head = (
+        f"Incident {shown.NUMBER}, {shown.TITLE}: {_in_words(shown, shown.state)} after {clock(shown.history[-1][0])}"
+    )
     table = _table(shift)
     parts = [*shown.STORY, "**Which command showed it**", "\n".join(_commands(shown))]
     parts += ["**What each repair costs**", "\n".join(table)]
@@ -99,7 +103,7 @@ def _table(shift: Shift) -> list[str]:
     lines = [f"| way | it ends | after | {' | '.join(labels)} |", f"|---|---|---:|{'---:|' * len(labels)}"]
     for name, row in rows.items():
         values = " | ".join(f"{row['counters'][label]:,}" for label in labels)
-        lines.append(f"| {name} | {_WORDS[row['state']]} | {clock(row['seconds'])} | {values} |")
+        lines.append(f"| {name} | {_in_words(shift.incident, row['state'])} | {clock(row['seconds'])} | {values} |")
     return lines
 
 

@@ -4,7 +4,7 @@ An `Incident` builds its world with a prehistory, and then the page goes out. Fr
 second, and the judge looks. It ends
 
     solved     all is right, and stayed right through the second blow that every repair gets
-    lost       records are gone that no command brings back
+    lost       what no command brings back: records are gone, or were taken for new ones twice
     handed on  the time is over: a colleague takes the pager
 
 The reader's deeds are lines in a terminal, each at its moment after the page. A `Shift` keeps them, so they can be done
@@ -15,12 +15,12 @@ import base64
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from pykraft.common.version import VERSION
 from pykraft.course.incidents.drawing import Card, Row
-from pykraft.course.incidents.terminal import Terminal, Verb
+from pykraft.course.incidents.terminal import PropertiesFile, Terminal, Verb
 from pykraft.course.incidents.world import World
 
 OPEN, SOLVED, LOST, HANDED_ON = "open", "solved", "lost", "handed on"
@@ -71,12 +71,14 @@ class Incident(ABC):
     """The debrief: what happened, in paragraphs."""
     SHOWN_BY: ClassVar[tuple[tuple[str, str], ...]]
     """The commands that show it, and what each shows."""
+    LOSS: ClassVar[str] = "records are gone"
+    """What has happened when it is lost."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.world = self.build()
         self.verbs = {verb.usage.split()[0]: verb for verb in (*by_hand(self.world), *self.own_verbs())}
-        self.terminal = Terminal(self.world, self.verbs)
+        self.terminal = Terminal(self.world, self.verbs, self.files())
         self.state = OPEN
         self.history: list[tuple[int, tuple[Counter, ...]]] = []
         """Once a second: the second, and the counters."""
@@ -98,6 +100,10 @@ class Incident(ABC):
 
     def own_verbs(self) -> Sequence[Verb]:
         return ()
+
+    def files(self) -> Mapping[str, PropertiesFile]:
+        """The properties files that the terminal has."""
+        return {}
 
     @abstractmethod
     def counters(self) -> tuple[Counter, ...]: ...

@@ -51,13 +51,17 @@ class Orderer:
 
     def poll(self, now: int) -> Poll:
         while now >= self._next_at:
-            partition = self.placed % self._partitions
-            value = f"order {self.placed}".encode().ljust(self._bytes, b".")
-            record = Outgoing(self.topic, None, value, (), partition, self._world.time_ms)
-            if self._core.try_append(record, partial(self._on_delivery, partition, value), now) is None:
-                self.placed += 1
+            self.place(now)
             self._next_at = max(self._next_at, now - 1000) + self._pause_ms
         return merge([self._core.poll(now), Poll(ceil(self._next_at))])
+
+    def place(self, now: int) -> None:
+        """Send one order, besides those of the steady rate."""
+        partition = self.placed % self._partitions
+        value = f"order {self.placed}".encode().ljust(self._bytes, b".")
+        record = Outgoing(self.topic, None, value, (), partition, self._world.time_ms)
+        if self._core.try_append(record, partial(self._on_delivery, partition, value), now) is None:
+            self.placed += 1
 
     def _on_delivery(
         self, partition: int, value: bytes, metadata: RecordMetadata | None, error: Exception | None

@@ -23,17 +23,17 @@ from typing import NamedTuple
 
 from pykraft.course.incidents.world import World
 from pykraft.runtime.client_thread import hosted_by
-from pykraft.sim.cluster import FIRST_CONTROLLER_ID
-from pykraft.sim.node_files import CONTROLLER_PORT
 
 COMMANDS = (
     "topics", "configs", "consumer-groups", "get-offsets", "delete-records", "console-consumer", "leader-election",
     "reassign-partitions", "log-dirs", "metadata-quorum", "groups", "broker-api-versions", "cluster", "features",
+    "transactions",
 )  # fmt: skip
 """Kafka's tools that the terminal has, without ``kafka-``."""
 _VERBS_OF_OTHER_NAME = {"console-consumer": "consume"}
 _JSON = ("--offset-json-file", "--reassignment-json-file", "--topics-to-move-json-file")
-_FILES = ("--command-config", "--add-config-file", "--formatter-config", "--consumer.config")
+_CONFIG = "--command-config"
+_FILES = (_CONFIG, "--add-config-file", "--formatter-config", "--consumer.config")
 _HARMLESS = ("--topic", "--offset", "--add-config", "--formatter-property")
 _BROKERS, _CONTROLLERS = "--bootstrap-server", "--bootstrap-controller"
 _READ_MS, _READ_RECORDS = 2_000, 20
@@ -49,11 +49,18 @@ class Verb(NamedTuple):
     """Does it, with the words after the verb; what the terminal says. ValueError: it cannot be done."""
 
 
+PropertiesFile = Callable[[Path], str]
+"""Writes what a properties file speaks of into a folder; the text of the file."""
+
+
 class Terminal:
     """Runs lines in a world."""
 
-    def __init__(self, world: World, verbs: Mapping[str, Verb]) -> None:
-        self._world, self.verbs = world, verbs
+    def __init__(
+        self, world: World, verbs: Mapping[str, Verb], files: Mapping[str, PropertiesFile] | None = None
+    ) -> None:
+        """`files` are those that ``--command-config`` may name."""
+        self._world, self.verbs, self._files = world, verbs, files or {}
 
     def run(self, line: str) -> str:
         """What a line prints."""
@@ -83,7 +90,8 @@ class Terminal:
         tools = [f"kafka-{name}" for name in COMMANDS]
         rows = ["  ".join(tools[at : at + 4]) for at in range(0, len(tools), 4)]
         by_hand = [f"{verb.usage:<24}{verb.about}" for verb in self.verbs.values()]
-        return "\n".join(["Kafka's commands (each has --help):", *rows, "By hand:", *by_hand])
+        files = [f"Files for {_CONFIG}:", *self._files] if self._files else []
+        return "\n".join(["Kafka's commands (each has --help):", *rows, "By hand:", *by_hand, *files])
 
     def _tool(self, bare: str, words: list[str]) -> str:
         cli = import_module("pykraft.cli")  # by its name, as it loads its verbs: some of them are about this course
@@ -115,20 +123,26 @@ class Terminal:
                 file = folder / f"given-{len(found)}.json"
                 file.write_text(rest.pop(0), encoding="utf-8")
                 found += [word, str(file)]
+            elif word == _CONFIG and rest and rest[0] in self._files:
+                name = rest.pop(0)
+                file = folder / name
+                file.write_text(self._files[name](folder), encoding="utf-8")
+                found += [word, str(file)]
             elif _may_name_a_file(word):
-                raise ValueError(f"{word}: there are no files here; say the settings themselves")
+                there = f"; {_CONFIG} takes {', '.join(self._files)}" if self._files and word == _CONFIG else ""
+                raise ValueError(f"{word}: there are no files here{there}; say the settings themselves")
             else:
                 found.append(word)
         if bare == "console-consumer":
             found = _ended(found)
-        address = self._world.servers if where == _BROKERS else f"node-{FIRST_CONTROLLER_ID}:{CONTROLLER_PORT}"
+        address = self._world.servers if where == _BROKERS else self._world.controller_servers
         return [where, address, *found]
 
 
 def _parted(word: str) -> list[str]:
     """``--option=value`` as two words, of those options that are looked at here."""
     name, equals, value = word.partition("=")
-    return [name, value] if equals and name in (*_JSON, _BROKERS, _CONTROLLERS) else [word]
+    return [name, value] if equals and name in (*_JSON, _BROKERS, _CONTROLLERS, _CONFIG) else [word]
 
 
 def _may_name_a_file(word: str) -> bool:

@@ -14,14 +14,17 @@ from pykraft.broker.describe import describe
 from pykraft.broker.replication.partition import Partition
 from pykraft.cluster_view import ClusterView
 from pykraft.common.core import FOREVER, RequestManager
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import ReplicaKey, TopicPartition
 from pykraft.course.incidents.client_host import SimulatedHosts
-from pykraft.sim.cluster import SimulatedCluster
-from pykraft.sim.node_files import BROKER_PORT
+from pykraft.sim.cluster import FIRST_CONTROLLER_ID, SimulatedCluster
+from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT
 from pykraft.sim.trouble.knobs import Knobs, calm, draw
+from pykraft.sim.trouble.voter_changes import VoterKnobs
 from pykraft.sim.world.client_hosts import SimulatedClient
+from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.sim.world.hosts import EPOCH_MS, SimulatedNode
 from pykraft.sim.world.scheduler import US_PER_MS
+from pykraft.storage.disk.checkpoint import read_meta_properties
 from pykraft.story.views import as_view
 
 _PROPERTIES = {
@@ -32,11 +35,18 @@ _PROPERTIES = {
 """What an incident has instead of Kafka's defaults, so that a reader waits for seconds."""
 
 
-def _knobs(seed: int, brokers: int, properties: Mapping[str, int]) -> Knobs:
-    """A quiet cluster with one controller, and no clients."""
+_DYNAMIC = VoterKnobs(
+    first=0, spare=1, administrators=0, every_ms=0, again_ms=0, of_leader=0.0, joins=False, fault_every_ms=0
+)  # fmt: skip
+"""A quorum whose voters come and go: all controllers but the last are its first voters. No one changes it by lot."""
+
+
+def _knobs(seed: int, brokers: int, properties: Mapping[str, int], controllers: int) -> Knobs:
+    """A quiet cluster without clients. With more than one controller its quorum is a dynamic one."""
     given = {**_PROPERTIES, **properties}
     return replace(
-        calm(draw(seed)), brokers=brokers, controllers=1, partitions=1, topic={}, producers=(), consumers=(),
+        calm(draw(seed)), brokers=brokers, controllers=controllers, partitions=1,
+        voters=_DYNAMIC if controllers > 1 else None, topic={}, producers=(), consumers=(),
         groups=(), transactions=None, background_us=100, storm_until_ms=FOREVER, properties=given,
         features={"eligible.leader.replicas.version": 0},
     )  # fmt: skip
@@ -48,6 +58,12 @@ class _NodesOnly(SimulatedCluster):
     def _make_clients(self) -> None:
         """There are no others."""
 
+    def replace_disk(self, machine: SimulatedNode, key: ReplicaKey) -> None:
+        """An empty disk, formatted for this cluster; `key` is what the old one was to the quorum."""
+        self.watcher.forget_disk(machine, key)
+        machine.filesystem = MemoryFileSystem()
+        self._format(machine)
+
     def _before_end(self, machine: SimulatedNode) -> None:
         if machine.node is not None:
             last = describe(machine.node, tail_of=self._tails)
@@ -57,12 +73,16 @@ class _NodesOnly(SimulatedCluster):
 class World:
     """A cluster with its programs."""
 
-    def __init__(self, seed: int, brokers: int = 3, properties: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, seed: int, brokers: int = 3, properties: Mapping[str, int] | None = None, controllers: int = 1
+    ) -> None:
         self.seed = seed
-        self.cluster = _NodesOnly(seed, _knobs(seed, brokers, properties or {}))
+        self.cluster = _NodesOnly(seed, _knobs(seed, brokers, properties or {}, controllers))
         self.scheduler = self.cluster.scheduler
         self.brokers = list(range(1, brokers + 1))
+        self.controllers = [FIRST_CONTROLLER_ID + number for number in range(controllers)]
         self.servers = ",".join(f"node-{number}:{BROKER_PORT}" for number in self.brokers)
+        self.controller_servers = ",".join(f"node-{number}:{CONTROLLER_PORT}" for number in self.controllers)
         self.hosts = SimulatedHosts(self.scheduler, self.cluster.network, "you")
 
     # --- its clock ----------------------------------------------------------------------------------------------------
@@ -112,6 +132,17 @@ class World:
         machine = self.cluster.nodes[node]
         if machine.is_up:
             machine.lose_power(self.chance(f"power of {node}"))
+
+    def replace_disk(self, node: int) -> None:
+        """A node that is down gets an empty disk, formatted for this cluster: it has its id, and another directory."""
+        self.cluster.replace_disk(self.cluster.nodes[node], self.key_of(node))
+
+    def key_of(self, node: int) -> ReplicaKey:
+        """What a node's disk is to the quorum."""
+        machine = self.cluster.nodes[node]
+        found = read_meta_properties(machine.filesystem, machine.config.metadata_dir)
+        assert found is not None
+        return ReplicaKey(node, found.directory_id)
 
     def boot(self, node: int) -> None:
         """A node that is down starts on its disk."""
