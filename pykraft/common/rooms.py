@@ -144,6 +144,11 @@ class Rooms:
         return bool(self._ahead)
 
     @property
+    def marked(self) -> int:
+        """How many rooms wait to be visited."""
+        return len(self._ahead)
+
+    @property
     def deadline(self) -> int:
         """When the next room is due, apart from those that are marked."""
         alarms, rooms = self._alarms, self._rooms
