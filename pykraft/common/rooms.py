@@ -144,9 +144,9 @@ class Rooms:
         return bool(self._ahead)
 
     @property
-    def marked(self) -> int:
-        """How many rooms wait to be visited."""
-        return len(self._ahead)
+    def noted(self) -> tuple[int, int]:
+        """Counts that change, between two turns, with each mark and each deadline that is brought forward."""
+        return len(self._ahead), len(self._alarms)
 
     @property
     def deadline(self) -> int:

@@ -12,7 +12,6 @@ import io
 import pickle
 from collections.abc import Callable
 from hashlib import blake2b
-from operator import attrgetter
 from random import Random
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 from typing import Any
@@ -25,7 +24,6 @@ AUDIT_PERIOD = 5
 """One of this many seeds has histories in which the nodes' sleeping rooms are audited after each turn."""
 DEEP = 0.0001
 """How often the whole state is compared, of all times that a room is polled."""
-_DUE = attrgetter("due")
 
 Counts = Callable[[], tuple[int, ...]]
 """Counts what a node has done outside of itself: events traced, changes of its disk, what it has planned to happen."""
@@ -42,9 +40,8 @@ class SleepAudit:
 
     def check(self, node: Node, counts: Counts, now: int) -> None:
         """Poll every room that sleeps after this turn. Violation, with the room's name, if it did something."""
-        rooms = tuple(node.rooms)
-        asleep = node.rooms.asleep(now)
-        marked, deeds = node.rooms.marked, _deeds(node, rooms, counts)
+        asleep, deeds = node.rooms.asleep(now), _deeds(node, counts)
+        dues = [room.due for room in node.rooms]
         for room in asleep:
             is_deep = self._random.random() < self._deep
             state = _state(node) if is_deep else b""
@@ -52,27 +49,30 @@ class SleepAudit:
             deadline, requests = (found, ()) if isinstance(found, int) else found
             if requests:
                 raise _violation(room, f"it sends {requests}")
-            if node.rooms.marked != marked:
-                names = [each.name for each in asleep if each.is_marked]
-                raise _violation(room, f"it marks {', '.join(names)}")
+            done = _deeds(node, counts)
+            if done != deeds and (marked := [each.name for each in asleep if each.is_marked]):
+                raise _violation(room, f"it marks {', '.join(marked)}")
             if deadline != room.due:
                 raise _violation(room, f"it is due at {deadline}, not at {room.due}, and it is {now}")
-            if deeds != (done := _deeds(node, rooms, counts)):
+            if done != deeds:
                 raise _violation(room, f"it goes from {deeds} to {done}")
             if is_deep:
                 self.comparisons += 1
                 if _state(node) != state:
                     raise _violation(room, "it changes what the node holds")
         self.polls += len(asleep)
+        for room, due in zip(node.rooms, dues, strict=True):
+            if room.due != due:
+                raise _violation(room, f"one that was polled has changed when it is due, from {due} to {room.due}")
 
 
 def _violation(room: Room, what: str) -> Violation:
     return Violation(f"the room {room.name!r} sleeps with work: {what}")
 
 
-def _deeds(node: Node, rooms: tuple[Room, ...], counts: Counts) -> tuple[int, ...]:
-    """What a poll may do without saying so, as counts and deadlines."""
-    return *counts(), node.timer.made, node.raft.replica.timer.made, *map(_DUE, rooms)
+def _deeds(node: Node, counts: Counts) -> tuple[object, ...]:
+    """What a poll may do without saying so, as counts: with each deed another one."""
+    return counts(), node.timer.made, node.raft.replica.timer.made, node.rooms.noted
 
 
 # --- all that a node holds --------------------------------------------------------------------------------------------
