@@ -144,6 +144,11 @@ class Rooms:
         return bool(self._ahead)
 
     @property
+    def noted(self) -> tuple[int, int]:
+        """Counts that change, between two turns, with each mark and each deadline that is brought forward."""
+        return len(self._ahead), len(self._alarms)
+
+    @property
     def deadline(self) -> int:
         """When the next room is due, apart from those that are marked."""
         alarms, rooms = self._alarms, self._rooms

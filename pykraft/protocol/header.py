@@ -27,6 +27,8 @@ from pykraft.protocol.schema import Message, Request, Response, field, int16, in
 API_VERSIONS_KEY = 18
 SIZE = struct.Struct(">i")
 _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+_REQUEST_HEADER = struct.Struct(">hhih")
+"""With the length of the client id, which follows."""
 _CORRELATION = struct.Struct(">i")
 _NO_TAGGED_FIELDS = b"\0"
 
@@ -70,9 +72,14 @@ def encode_request(request: Request, version: int, correlation_id: int, client_i
 def request_frame(
     request: type[Request], version: int, correlation_id: int, client_id: str | None, body: list[bytes]
 ) -> list[bytes]:
-    """The same, where the request is encoded already."""
-    header = RequestHeader(api_key=request.api, api_version=version, correlation_id=correlation_id, client_id=client_id)
-    return with_size(header.encode(request_header_version(request, version)) + body)
+    """The same, where the request is encoded already. Every request has such a header, so `RequestHeader` is written
+    here without its encoder."""
+    name = None if client_id is None else client_id.encode()
+    header = _REQUEST_HEADER.pack(request.api, version, correlation_id, -1 if name is None else len(name))
+    header += name or b""
+    if version >= request.flexible:
+        header += _NO_TAGGED_FIELDS
+    return with_size([header, *body])
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[bytes]:
@@ -102,5 +109,8 @@ def decode_response_in_steps(response: type[Response], version: int, frame: memo
 
 def decode_response(response: type[Response], version: int, frame: memoryview) -> tuple[int, Response]:
     """(correlation id, message) of a response's frame, given what was asked."""
+    if len(frame) > 4 and not frame[4] and version >= response.flexible and response.api != API_VERSIONS_KEY:
+        # A header without tagged fields, as nearly all are: it is read here without its decoder.
+        return _CORRELATION.unpack_from(frame)[0], response.decode(frame, version, 5)
     header, position = ResponseHeader.decode_from(frame, response_header_version(response, version))
     return header.correlation_id, response.decode(frame, version, position)

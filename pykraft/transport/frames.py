@@ -73,6 +73,13 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes that lie elsewhere."""
+        count = len(data)
+        if self.start == self.end:
+            self.start = self.end = 0
+        if self.end + count < len(self._buffer) <= _TRUSTED_BYTES:
+            self._buffer[self.end : self.end + count] = data
+            self.end += count
+            return
         view = memoryview(data)
         while view:
             space = self.space()

@@ -160,6 +160,9 @@ class RequestMetrics:
         if is_last:
             self.sending_ns += sending
         for times, value in zip(api.times, (begun - queued, handled - begun, sending, sent - queued), strict=True):
+            if not value:
+                times.buckets[0] += 1
+                continue
             times.total += value
             length = value.bit_length()
             times.buckets[length << 2 | (value >> (length - 3 if length > 3 else 0) & 3)] += 1

@@ -258,6 +258,10 @@ class HistoryReader:
             self.next_offset = found[-1].next_offset
             yield found
 
+    def has_read(self, end_offset: int) -> bool:
+        """Whether there is nothing new up to `end_offset`."""
+        return self._log.start_offset <= self.next_offset >= end_offset
+
     def truncate_to(self, end_offset: int) -> None:
         """The log was truncated: what comes after `end_offset` now is read again."""
         self.next_offset = min(self.next_offset, end_offset)

@@ -119,6 +119,8 @@ class CommitReader:
     def deliver_some(self, high_watermark: int, time_slice: TimeSlice, now: int) -> bool:
         """The same, for a slice; whether all is handed over."""
         is_begun = self._delivering is not None
+        if not is_begun and self._reader.has_read(high_watermark):
+            return True
         is_done = self._go_on(self._delivering or self._deliver(high_watermark), is_begun, time_slice, now)
         if is_begun and is_done:  # more may be committed since that was begun
             return self._go_on(self._deliver(high_watermark), False, time_slice, now)

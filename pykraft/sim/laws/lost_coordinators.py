@@ -1,6 +1,6 @@
 """Counts the coordinators that are lost while they have something in flight: a run in which none is proves little."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup, ConsumerGroupState
@@ -19,11 +19,13 @@ class Coordinators:
         self.busy: dict[int, dict[int, frozenset[str]]] = {}
         """By node and partition: the protocols of the groups that have work in flight there."""
 
-    def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard]) -> None:
-        busy = {partition: _busy_protocols(runtime, partition) for partition in runtime.active_partitions()}
-        lost = [protocols for partition, protocols in self.busy.get(node_id, {}).items() if partition not in busy]
-        self._count(lost)
-        self.busy[node_id] = busy
+    def look(self, node_id: int, runtime: CoordinatorRuntime[GroupShard], active: Sequence[int]) -> None:
+        """Look at a node that has these shards."""
+        before = self.busy.get(node_id)
+        if active or before:
+            busy = {partition: _busy_protocols(runtime, partition) for partition in active}
+            self._count(protocols for partition, protocols in (before or {}).items() if partition not in busy)
+            self.busy[node_id] = busy
 
     def look_for_the_last_time(self, node_id: int) -> None:
         """The node ends, and its shards with it."""
@@ -37,9 +39,11 @@ class Coordinators:
 
 def _busy_protocols(runtime: CoordinatorRuntime[GroupShard], partition: int) -> frozenset[str]:
     """A group has work in flight while it rebalances, and while a response waits until its records are committed."""
-    groups = runtime.active(partition).groups.values()
+    groups = runtime.active(partition).groups
+    if not groups:
+        return frozenset()
     has_waiting = runtime.has_waiting(partition)
-    return frozenset(group.group_type for group in groups if has_waiting or _is_rebalancing(group))
+    return frozenset([group.group_type for group in groups.values() if has_waiting or _is_rebalancing(group)])
 
 
 def _is_rebalancing(group: ClassicGroup | ConsumerGroup) -> bool:
@@ -57,12 +61,14 @@ class TransactionCoordinators:
         """By node and partition: the states of the transactions there that are not over."""
 
     def look(self, node_id: int, runtime: CoordinatorRuntime[TransactionShard]) -> None:
-        busy = {
-            partition: frozenset(each.state for each in runtime.active(partition).transactions.values()) - AT_REST
-            for partition in runtime.active_partitions()
-        }
-        self._count(states for partition, states in self.busy.get(node_id, {}).items() if partition not in busy)
-        self.busy[node_id] = busy
+        active, before = runtime.active_partitions(), self.busy.get(node_id)
+        if active or before:
+            busy = {
+                partition: frozenset([each.state for each in runtime.active(partition).transactions.values()]) - AT_REST
+                for partition in active
+            }
+            self._count(states for partition, states in (before or {}).items() if partition not in busy)
+            self.busy[node_id] = busy
 
     def look_for_the_last_time(self, node_id: int) -> None:
         """The node ends, and its shards with it."""

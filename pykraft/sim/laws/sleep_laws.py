@@ -17,7 +17,6 @@ from types import BuiltinFunctionType, FunctionType, GeneratorType, MappingProxy
 from typing import Any
 
 from pykraft.broker.node import Node
-from pykraft.common.core import Poll
 from pykraft.common.rooms import Room
 from pykraft.sim.laws.invariants import Violation
 
@@ -25,7 +24,6 @@ AUDIT_PERIOD = 5
 """One of this many seeds has histories in which the nodes' sleeping rooms are audited after each turn."""
 DEEP = 0.0001
 """How often the whole state is compared, of all times that a room is polled."""
-
 
 Counts = Callable[[], tuple[int, ...]]
 """Counts what a node has done outside of itself: events traced, changes of its disk, what it has planned to happen."""
@@ -42,40 +40,39 @@ class SleepAudit:
 
     def check(self, node: Node, counts: Counts, now: int) -> None:
         """Poll every room that sleeps after this turn. Violation, with the room's name, if it did something."""
-        rooms = tuple(node.rooms)
-        marks, deeds = _marks(rooms), _deeds(node, rooms, counts)
-        for room in node.rooms.asleep(now):
-            self.polls += 1
+        asleep, deeds = node.rooms.asleep(now), _deeds(node, counts)
+        dues = [room.due for room in node.rooms]
+        for room in asleep:
             is_deep = self._random.random() < self._deep
             state = _state(node) if is_deep else b""
             found = room.poll(now)
-            deadline, requests = found if isinstance(found, Poll) else (found, ())
+            deadline, requests = (found, ()) if isinstance(found, int) else found
             if requests:
                 raise _violation(room, f"it sends {requests}")
-            if marks != _marks(rooms):
-                marked = [each.name for each, was in zip(rooms, marks, strict=True) if each.is_marked and not was]
+            done = _deeds(node, counts)
+            if done != deeds and (marked := [each.name for each in asleep if each.is_marked]):
                 raise _violation(room, f"it marks {', '.join(marked)}")
             if deadline != room.due:
                 raise _violation(room, f"it is due at {deadline}, not at {room.due}, and it is {now}")
-            if deeds != (done := _deeds(node, rooms, counts)):
+            if done != deeds:
                 raise _violation(room, f"it goes from {deeds} to {done}")
             if is_deep:
                 self.comparisons += 1
                 if _state(node) != state:
                     raise _violation(room, "it changes what the node holds")
+        self.polls += len(asleep)
+        for room, due in zip(node.rooms, dues, strict=True):
+            if room.due != due:
+                raise _violation(room, f"one that was polled has changed when it is due, from {due} to {room.due}")
 
 
 def _violation(room: Room, what: str) -> Violation:
     return Violation(f"the room {room.name!r} sleeps with work: {what}")
 
 
-def _marks(rooms: tuple[Room, ...]) -> list[bool]:
-    return [room.is_marked for room in rooms]
-
-
-def _deeds(node: Node, rooms: tuple[Room, ...], counts: Counts) -> tuple[int, ...]:
-    """What a poll may do without saying so, as counts and deadlines."""
-    return *counts(), node.timer.made, node.raft.replica.timer.made, *[room.due for room in rooms]
+def _deeds(node: Node, counts: Counts) -> tuple[object, ...]:
+    """What a poll may do without saying so, as counts: with each deed another one."""
+    return counts(), node.timer.made, node.raft.replica.timer.made, node.rooms.noted
 
 
 # --- all that a node holds --------------------------------------------------------------------------------------------
@@ -91,18 +88,19 @@ def _state(node: Node) -> bytes:
 
 class _State(pickle.Pickler):
     """Writes objects that were not made to be written: functions by name, with what they close over; generators by
-    where they have stopped."""
+    where they have stopped; and of what is outside, nothing.
+
+    The pickler writes numbers, texts and plain containers by itself, and asks `reducer_override` for all others."""
 
     def __init__(self, file: io.BytesIO, node: Node) -> None:
         super().__init__(file, 5)
         self._outside = {id(each) for each in node.ports}
 
-    def persistent_id(self, given: Any) -> Any:
-        if id(given) in self._outside or isinstance(given, ModuleType | type) or _is_world(type(given)):
-            return "outside"
-        return None
-
     def reducer_override(self, given: Any) -> Any:
+        if given is _Stub:
+            return NotImplemented
+        if id(given) in self._outside or isinstance(given, ModuleType | type) or _is_world(type(given)):
+            return _Stub, ("outside",)
         match given:
             case FunctionType():
                 cells = [cell.cell_contents for cell in given.__closure__ or () if _is_full(cell)]

@@ -21,7 +21,7 @@ from pykraft.metadata.image import MetadataImage
 from pykraft.metadata.loader import MetadataLoader
 from pykraft.raft.log.history import committed as decoded
 from pykraft.raft.log.history import read_snapshot
-from pykraft.sim.laws.invariants import CommittedLog, require
+from pykraft.sim.laws.invariants import CommittedLog, Violation, require
 
 _KEPT = 64
 
@@ -64,11 +64,11 @@ class SnapshotLaws:
     def check_image(self, node_id: int, image: MetadataImage) -> None:
         """A node has published this image."""
         known = self._images.setdefault(image.provenance, image)
-        require(
-            known is image or known == image,
-            f"node {node_id} has another image of offset {image.provenance.offset} than others: "
-            f"{_difference(image, known)}",
-        )
+        if known is not image and known != image:
+            raise Violation(
+                f"node {node_id} has another image of offset {image.provenance.offset} than others: "
+                f"{_difference(image, known)}"
+            )
         while len(self._images) > _KEPT:
             del self._images[next(iter(self._images))]
 

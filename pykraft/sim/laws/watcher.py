@@ -11,6 +11,7 @@ run in which nothing happens proves nothing.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pykraft.broker.broker import Broker
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
@@ -63,6 +64,8 @@ class _Seen:
     life: int
     metadata: ReplicaLog
     partitions: dict[TopicIdPartition, ReplicaLog] = field(default_factory=dict)
+    quiet: dict[Partition, tuple[Any, ...]] = field(default_factory=dict)
+    """How each replica was when it was looked at: as long as it is so (`_state`), there is nothing new to see."""
     kept: dict[TopicIdPartition, int] = field(default_factory=dict)
     """Of each partition: so many committed batches the life before had, and this one must have."""
     image: MetadataImage | None = None
@@ -296,15 +299,21 @@ class Watcher:
                 if seen.image.keeps_elr:
                     check_elr(seen.image, self.partitions, self._safe_log)
         if node.broker is not None:
+            quiet = seen.quiet
             for partition in node.broker.replicas.partitions.values():
-                self._look_at_partition(machine, seen, partition)
+                state = _state(partition)
+                if quiet.get(partition) != state:
+                    self._look_at_partition(machine, seen, partition)
+                    if self.moving is None and not self._is_ending:  # laws of moving logs go by more than this
+                        quiet[partition] = state
             if self.reassignments is not None:
                 for key in [each for each in seen.partitions if _held_of(node.broker, each) is None]:
                     if self._has_left(machine, key):
                         self._forget_replica(key, machine.node_id)
             if self.groups:
-                self.coordinators.look(machine.node_id, node.broker.groups.runtime)
-                self._group_shards.look(machine, node.broker.groups.runtime.active_partitions())
+                active = node.broker.groups.runtime.active_partitions()
+                self.coordinators.look(machine.node_id, node.broker.groups.runtime, active)
+                self._group_shards.look(machine, active)
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
         if not self._is_ending:
@@ -492,6 +501,7 @@ class Watcher:
         if seen is not None:
             seen.partitions.pop(key, None)
             seen.kept.pop(key, None)
+            seen.quiet.clear()
 
     @staticmethod
     def _follow_log(replica: ReplicaLog, log: UnifiedLog, committed: CommittedLog, is_lost: bool = False) -> None:
@@ -548,6 +558,12 @@ class Watcher:
             return kept < len(committed.ends)
 
         return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
+
+
+def _state(partition: Partition) -> tuple[Any, ...]:
+    """All of a replica that the laws go by."""
+    log = partition.log
+    return log, log.truncations, log.log_end_offset, log.high_watermark, partition.leader_epoch, partition.leader_id
 
 
 def _held(node: Node, topic_partition: TopicPartition) -> Partition | None:

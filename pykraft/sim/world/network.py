@@ -260,10 +260,8 @@ class Network:
         return latency
 
     def _lateness_us(self, end: End) -> int:
-        """By how much an answer is late besides."""
+        """By how much an answer is late besides, to one that has asked a broker."""
         weather = self.weather
-        if not self._is_asker_of_brokers(end):
-            return 0
         chance, dice = weather.late_to_clients, self._late_to_clients
         if end.host.name in weather.late_hosts:
             chance, dice = weather.late, self._late
@@ -271,11 +269,6 @@ class Network:
 
     def _is_asker_of_brokers(self, end: End) -> bool:
         return end.endpoint is not None and end.endpoint.port == self.weather.late_port
-
-    def _not_before_us(self, end: End) -> int:
-        """Nothing arrives here before this time."""
-        held_until_us = self._answers_at.get(end.host.name, 0) if self._is_asker_of_brokers(end) else 0
-        return max(held_until_us, self._clogged.get((end.other.host.name, end.host.name), 0), end.last_arrival_us + 1)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -341,12 +334,15 @@ class Network:
         self._plan_arrival(source.other)
 
     def _plan_arrival(self, end: End) -> None:
-        slower_us = self._slower.get((end.other.host.name, end.host.name), 0)
-        latency_us = self._latency_us() + self._lateness_us(end) + slower_us
-        if self.delays and (delay := self.delays.get(end.other.host.name)) is not None:
-            latency_us += delay()
-        time_us = max(self._scheduler.now_us + latency_us, self._not_before_us(end))
-        end.last_arrival_us = time_us
+        link = source, target = end.other.host.name, end.host.name
+        time_us = self._scheduler.now_us + self._latency_us() + self._slower.get(link, 0)
+        not_before_us = max(end.last_arrival_us + 1, self._clogged.get(link, 0))
+        if self._is_asker_of_brokers(end):
+            time_us += self._lateness_us(end)
+            not_before_us = max(not_before_us, self._answers_at.get(target, 0))
+        if self.delays and (delay := self.delays.get(source)) is not None:
+            time_us += delay()
+        time_us = end.last_arrival_us = max(time_us, not_before_us)
         self._plan(end, time_us)
 
     def _plan(self, end: End, time_us: int) -> None:
