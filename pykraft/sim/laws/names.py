@@ -93,6 +93,10 @@ LAWS = {
     "Every Request Is Answered": "any well-formed request gets a whole answer of its own version, in time; a "
     "connection is closed instead only where no answer is wanted",
     "No Right, No Deed": "a client without rights is granted nothing, and nothing that it asks for is done",
+    # --- of answers
+    "True Answers": "what a node answers about its logs, producers, transactions, settings and partitions is so",
+    "What Is Stale Is Refused": "a request with an epoch, a generation or a sequence number that does not hold now "
+    "changes nothing, nor does one of a member or a replica that there is not",
     # --- of the cluster as a whole
     "Sleeping Rooms": "a part of a node that sleeps has nothing to do",
     "Recovery": "when the trouble has ended, the cluster recovers, and soon everything is committed and read",
@@ -131,6 +135,7 @@ SITES = {
     "SnapshotLaws.check_image": "One Image",
     "SnapshotLaws._replay_to": "Snapshots",
     "check_images": "One Image",
+    "check_plainly": "One Image",
     "Administrator.check": "Acknowledged Administration",
     "TopicRecreator.check": "Acknowledged Administration",
     "Reassignments.check": "Acknowledged Administration",
@@ -237,6 +242,22 @@ SITES = {
     "check_in_time": "Every Request Is Answered",
     "_check_refused": "No Right, No Deed",
     "check_nothing_done": "No Right, No Deed",
+    "_check_end": "True Answers",
+    "_check_logs": "True Answers",
+    "_check_lookup": "True Answers",
+    "_check_epochs": "True Answers",
+    "_check_described": "True Answers",
+    "_check_metadata": "True Answers",
+    "_check_settings": "True Answers",
+    "_check_coordinators": "True Answers",
+    "_check_transactions": "True Answers",
+    "_refuses": "What Is Stale Is Refused",
+    "_check_group": "What Is Stale Is Refused",
+    "_check_no_deletion": "What Is Stale Is Refused",
+    "_check_transaction": "What Is Stale Is Refused",
+    "_check_repeated": "What Is Stale Is Refused",
+    "_check_isr_changes": "What Is Stale Is Refused",
+    "_check_block": "One Identity",
     "_violation": "Sleeping Rooms",
     "SimulatedCluster._check_settled": "Recovery",
 }

@@ -45,6 +45,7 @@ from pykraft.sim.laws.majority_law import MajorityLaw, durable_end
 from pykraft.sim.laws.moving_log import MovingReplicaLog
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
 from pykraft.sim.laws.progress import Progress
+from pykraft.sim.laws.question_laws import QuestionLaws
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
 from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
@@ -105,6 +106,7 @@ class Watcher:
         self.elections = ElectionLaws(self.history_of, self.lossy)
         self.groups: dict[str, LoggedGroupLaws] = {}
         """The laws of each group, by its id."""
+        self.questions = QuestionLaws()
         self.coordinators = Coordinators(self.progress)
         self._group_shards = GroupShardChecks()
         self.transaction_coordinators = TransactionCoordinators(self.progress)
@@ -308,6 +310,7 @@ class Watcher:
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
         if not self._is_ending:
+            self.questions.look(machine)
             for look in self.more_looks:
                 look(machine)
 
