@@ -28,6 +28,7 @@ from typing import Any
 from pykraft.broker.broker import Broker
 from pykraft.broker.node import Node
 from pykraft.broker.replication.partition import Partition
+from pykraft.broker.requests.long_answers import Long
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.core import Promise, finish
 from pykraft.common.settings.topic_config import CLEANUP_POLICY
@@ -118,6 +119,7 @@ def ask(node: Node, request: Request, now: int) -> Any:
             assert found.kept, f"{request} has to wait"
             found = found.value
         else:
+            assert isinstance(found, Long), f"{request} is answered with {found}"
             found = found.response
     return found
 

@@ -64,6 +64,7 @@ _LARGEST_BATCH = 20
 _MOST = 8
 """So many producers of a log, partitions of a cluster and members of a group are tried."""
 _NO_TOPIC = "no-such-topic"
+Change = AlterPartitionRequest.Topic.Partition
 
 
 def check_stale(machines: Mapping[int, SimulatedNode]) -> None:
@@ -101,10 +102,10 @@ def _check_broker(name: str, broker: Broker, now: int) -> None:
             _check_markers(f"{name}, {place}", partition.log)
 
 
-def _refuses(what: str, plan: Callable[[], Any]) -> None:
+def _refuses(what: str, plan: Callable[..., Any], *arguments: Any) -> None:
     """The plan must be a KafkaError."""
     try:
-        found = plan()
+        found = plan(*arguments)
     except KafkaError:
         return
     require(False, f"{what} is not refused: {found}")
@@ -143,7 +144,7 @@ def _refuses_commit(name: str, shard: GroupShard, group_id: str, member_id: str,
         generation_id_or_member_epoch=epoch,
         topics=[OffsetCommitRequest.Topic(name=_NO_TOPIC, partitions=[partition])],
     )
-    _refuses(f"{name}; its commit with epoch {epoch}", lambda: shard.commit(request, _COMMIT))
+    _refuses(f"{name}; its commit with epoch {epoch}", shard.commit, request, _COMMIT)
     in_transaction = TxnOffsetCommitRequest(
         transactional_id=_NOBODY,
         group_id=group_id,
@@ -155,7 +156,9 @@ def _refuses_commit(name: str, shard: GroupShard, group_id: str, member_id: str,
     )
     _refuses(
         f"{name}; its commit in a transaction with epoch {epoch}",
-        lambda: shard.commit_transactional(in_transaction, _TRANSACTIONAL_COMMIT),
+        shard.commit_transactional,
+        in_transaction,
+        _TRANSACTIONAL_COMMIT,
     )
 
 
@@ -182,14 +185,12 @@ def _check_transaction(name: str, shard: TransactionShard, found: TransactionMet
     others += [Expected(producer_id, epoch - less) for less in (1, 2) if epoch >= less]
     for other in others:
         what = f"{name} has producer {producer_id}, epoch {epoch}"
-        _refuses(f"{what}; to add {place} by {other}", lambda o=other: shard.add_partitions(key, o, place, version))
-        _refuses(f"{what}; to verify {place} by {other}", lambda o=other: shard.verify_partitions(key, o, place))
+        _refuses(f"{what}; to add {place} by {other}", shard.add_partitions, key, other, place, version)
+        _refuses(f"{what}; to verify {place} by {other}", shard.verify_partitions, key, other, place)
         if other != Expected(producer_id, epoch - 1) or not is_bumped:
             for is_commit in (True, False):
-                _refuses(
-                    f"{what}; to end by {other}, commit: {is_commit}",
-                    lambda o=other, c=is_commit: shard.end(key, o, c, version, now),
-                )
+                ending = f"{what}; to end by {other}, commit: {is_commit}"
+                _refuses(ending, shard.end, key, other, is_commit, version, now)
     if not found.state.is_prepared:
         verdicts = shard.verify_partitions(key, Expected(producer_id, epoch), place).values() if epoch >= 0 else ()
         require(ErrorCode.NONE not in verdicts, f"{name} has not added {place}, and they pass as verified")
@@ -208,7 +209,12 @@ def _check_other_end(name: str, shard: TransactionShard, found: TransactionMetad
     producer = Expected(found.producer_id, again)
     _refuses(
         f"{name} is {found.state.title}; the other end, asked for again by {producer},",
-        lambda: shard.end(found.transactional_id, producer, not was_committed, version, now),
+        shard.end,
+        found.transactional_id,
+        producer,
+        not was_committed,
+        version,
+        now,
     )
 
 
@@ -225,7 +231,9 @@ def _check_repeated(name: str, log: UnifiedLog) -> None:
             batch = _batch(log, producer_id, epoch, sequence)
             _refuses(
                 f"{what}; a batch with epoch {epoch} and sequence {sequence}",
-                lambda b=batch: state.plan([b], AppendOrigin.CLIENT),
+                state.plan,
+                [batch],
+                AppendOrigin.CLIENT,
             )
         for known in entry.batches:
             if known.offset_delta < _LARGEST_BATCH:
@@ -248,7 +256,9 @@ def _check_markers(name: str, log: UnifiedLog) -> None:
             batch.assign(log.log_end_offset, 0)
             _refuses(
                 f"{name} knows coordinator epoch {entry.coordinator_epoch} of producer {producer_id}; the {earlier}",
-                lambda b=batch: state.plan([b], AppendOrigin.COORDINATOR),
+                state.plan,
+                [batch],
+                AppendOrigin.COORDINATOR,
             )
 
 
@@ -281,14 +291,19 @@ def _check_leader(name: str, partition: Partition, now: int) -> None:
         if other >= 0:
             _refuses(
                 f"{name} has leader epoch {epoch}; a request that believes in {other}",
-                lambda o=other: partition.check_leader(o),
+                partition.check_leader,
+                other,
             )
     for replica, follower in sorted(partition.followers.items()):
         if follower.broker_epoch > 0:
             earlier = follower.broker_epoch - 1
             _refuses(
                 f"{name}: broker {replica} has epoch {follower.broker_epoch}; its fetch with {earlier}",
-                lambda r=replica, e=earlier, end=follower.end_offset: partition.record_fetch(r, end, e, now),
+                partition.record_fetch,
+                replica,
+                follower.end_offset,
+                earlier,
+                now,
             )
 
 
@@ -302,13 +317,12 @@ def _check_isr_changes(image: MetadataImage) -> None:
             continue
         epochs = {each: image.brokers[each].epoch for each in partition.isr if each in image.brokers}
         others = sorted(image.brokers.keys() - partition.replicas)
-        wanted = AlterPartitionRequest.Topic.Partition(
+        wanted = Change(
             partition_index=number, leader_epoch=partition.leader_epoch, partition_epoch=partition.partition_epoch
         )
         for what, sender, changed, isr, seen in _wrong_changes(image, partition, wanted, epochs, others):
             changed.new_isr_with_epochs = [
-                AlterPartitionRequest.Topic.Partition.BrokerState(broker_id=each, broker_epoch=isr[each])
-                for each in sorted(isr)
+                Change.BrokerState(broker_id=each, broker_epoch=isr[each]) for each in sorted(isr)
             ]
             request = AlterPartitionRequest(
                 broker_id=sender,
@@ -325,20 +339,17 @@ def _check_isr_changes(image: MetadataImage) -> None:
 def _wrong_changes(
     image: MetadataImage,
     partition: PartitionRegistration,
-    wanted: AlterPartitionRequest.Topic.Partition,
+    wanted: Change,
     epochs: Mapping[int, int],
     others: Sequence[int],
-) -> Iterable[tuple[str, int, AlterPartitionRequest.Topic.Partition, dict[int, int], MetadataImage]]:
+) -> Iterable[tuple[str, int, Change, dict[int, int], MetadataImage]]:
     """What is wrong, the sender, the change with its epochs, the ISR with those of the brokers, and the image."""
     leader, isr = partition.leader, dict(epochs)
 
-    def change(**fields: int) -> AlterPartitionRequest.Topic.Partition:
-        about = {
-            "partition_index": wanted.partition_index,
-            "leader_epoch": wanted.leader_epoch,
-            "partition_epoch": wanted.partition_epoch,
-        }
-        return AlterPartitionRequest.Topic.Partition(**{**about, **fields})
+    def change(leader_epoch: int = wanted.leader_epoch, partition_epoch: int = wanted.partition_epoch) -> Change:
+        return Change(
+            partition_index=wanted.partition_index, leader_epoch=leader_epoch, partition_epoch=partition_epoch
+        )
 
     smallest = {leader: epochs[leader]} if leader in epochs else {}
     yield "with an older leader epoch", leader, change(leader_epoch=partition.leader_epoch - 1), smallest, image
@@ -368,7 +379,10 @@ def _check_brokers(image: MetadataImage) -> None:
         for epoch in (broker.epoch - 1, broker.epoch + 1):
             _refuses(
                 f"broker {broker_id} has epoch {broker.epoch}; a request with {epoch}",
-                lambda b=broker_id, e=epoch: ClusterControl.checked(image, b, e),
+                ClusterControl.checked,
+                image,
+                broker_id,
+                epoch,
             )
 
 
