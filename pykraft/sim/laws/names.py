@@ -139,7 +139,7 @@ SITES = {
     "_check_replicas": "Replicas Follow the Image",
     "_check_given": "Settings in Force",
     "check_images": "One Image",
-    "check_plainly": "One Image",
+    "_compare": "One Image",
     "Administrator.check": "Acknowledged Administration",
     "TopicRecreator.check": "Acknowledged Administration",
     "Reassignments.check": "Acknowledged Administration",

@@ -35,8 +35,10 @@ from pykraft.controller.producer_ids import allocate_producer_ids
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.shard import GroupShard
+from pykraft.coordinator.transaction.ending import decide
 from pykraft.coordinator.transaction.shard import Expected, TransactionShard
 from pykraft.coordinator.transaction.state import (
+    AT_REST,
     FIRST_WITH_EPOCH_BUMP,
     LARGEST_EPOCH,
     TransactionMetadata,
@@ -52,6 +54,7 @@ from pykraft.records.builder import RecordBatchBuilder
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.sim.laws.foreign_names import is_foreign
 from pykraft.sim.laws.invariants import require
+from pykraft.sim.laws.replay_laws import COORDINATED
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import AppendOrigin, ProducerEntry
@@ -98,7 +101,8 @@ def _check_broker(name: str, broker: Broker, now: int) -> None:
     for place, partition in sorted(broker.replicas.partitions.items()):
         if partition.is_leader and not is_foreign(place.topic):
             _check_leader(f"{name}, {place}", partition, now)
-            _check_repeated(f"{name}, {place}", partition.log)
+            if place.topic not in COORDINATED:  # there a coordinator writes, and numbers no batch
+                _check_repeated(f"{name}, {place}", partition.log)
             _check_markers(f"{name}, {place}", partition.log)
 
 
@@ -124,9 +128,15 @@ def _check_group(name: str, shard: GroupShard, group_id: str, group: Any) -> Non
         return
     deletion = shard.delete_groups([group_id])
     require(bool(deletion.response[0].error_code), f"{name} has members, and may be deleted: {deletion}")
-    read = sorted({place.topic for place in shard.offsets.places_of(group_id) if group.is_subscribed_to(place.topic)})
-    if read and (isinstance(group, ConsumerGroup) or group.uses_consumer_protocol):
+    if read := _read_by(group):
         _check_no_deletion(name, shard, group_id, read)
+
+
+def _read_by(group: Any) -> list[str]:
+    """The topics that the members name, as far as that is known."""
+    if isinstance(group, ConsumerGroup):
+        return sorted(frozenset[str]().union(*(each.subscribed_topic_names for each in group.members.values())))
+    return sorted(group.subscribed_topics or ()) if group.uses_consumer_protocol else []
 
 
 def _members_of(group: Any) -> list[tuple[str, int]]:
@@ -194,28 +204,27 @@ def _check_transaction(name: str, shard: TransactionShard, found: TransactionMet
     if not found.state.is_prepared:
         verdicts = shard.verify_partitions(key, Expected(producer_id, epoch), place).values() if epoch >= 0 else ()
         require(ErrorCode.NONE not in verdicts, f"{name} has not added {place}, and they pass as verified")
-    _check_other_end(name, shard, found, now)
+    _check_other_end(name, found)
 
 
-def _check_other_end(name: str, shard: TransactionShard, found: TransactionMetadata, now: int) -> None:
-    """What was committed is not aborted when the end is asked for again, nor the reverse."""
-    was_committed = found.state is TransactionState.COMPLETE_COMMIT
-    if not was_committed and found.state is not TransactionState.COMPLETE_ABORT:
+def _check_other_end(name: str, found: TransactionMetadata) -> None:
+    """What was committed is not aborted when the end is asked for again, nor the reverse; however it has ended here."""
+    if found.state not in AT_REST:
         return
-    version, epoch = found.client_transaction_version, found.producer_epoch
-    again = epoch - 1 if version >= FIRST_WITH_EPOCH_BUMP else epoch
-    if again < 0:
-        return
-    producer = Expected(found.producer_id, again)
-    _refuses(
-        f"{name} is {found.state.title}; the other end, asked for again by {producer},",
-        shard.end,
-        found.transactional_id,
-        producer,
-        not was_committed,
-        version,
-        now,
-    )
+    for version, again in ((1, found.producer_epoch), (FIRST_WITH_EPOCH_BUMP, found.producer_epoch - 1)):
+        for state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+            is_commit = state is TransactionState.COMPLETE_ABORT
+            if again >= 0:
+                _refuses(
+                    f"{name}: were it {state.title} in epoch {found.producer_epoch}, the other end, for which epoch "
+                    f"{again} asks by the rules of transaction.version {version},",
+                    decide,
+                    replace(found, state=state),
+                    found.producer_id,
+                    again,
+                    is_commit,
+                    version,
+                )
 
 
 # --- producers --------------------------------------------------------------------------------------------------------
@@ -249,7 +258,7 @@ def _check_markers(name: str, log: UnifiedLog) -> None:
     """A coordinator that was replaced ends no transaction any more."""
     state = log.producer_state
     for producer_id, entry in sorted(state.producers.items())[:_MOST]:
-        if entry.coordinator_epoch > 0:
+        if entry.coordinator_epoch >= 0:
             earlier = Marker(False, entry.coordinator_epoch - 1)
             data = end_transaction_marker(producer_id, entry.epoch, earlier, entry.last_timestamp)
             batch = RecordBatch(memoryview(data))
