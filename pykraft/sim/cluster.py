@@ -36,6 +36,8 @@ from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.image_laws import check_images
 from pykraft.sim.laws.invariants import PLAIN, Violation
 from pykraft.sim.laws.level_laws import check_record_versions
+from pykraft.sim.laws.plain_metadata import check_plainly
+from pykraft.sim.laws.stale_laws import check_stale
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome
 from pykraft.sim.laws.transactional_commit_laws import TransactionalCommitLaws
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -571,3 +573,6 @@ class SimulatedCluster:
             for node_id, broker in self._brokers():
                 internal = InternalLog(GROUP_TOPIC, broker.replicas, self.nodes[node_id])
                 laws.check_coordinator(broker.groups, internal, self.scheduler.now)
+        check_plainly(image, self.watcher.metadata.all_batches())
+        self.watcher.questions.check(self.nodes)
+        check_stale(self.nodes)

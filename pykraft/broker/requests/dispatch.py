@@ -89,6 +89,10 @@ class Dispatcher:
         """The requests that have a handler on a listener of this kind."""
         return {request for served_by, request in self._handlers if served_by is kind}
 
+    def handler(self, kind: ListenerKind, request: type[Request]) -> Callable[[Any, RequestContext, int], Handled]:
+        """The handler of these requests on a listener of this kind."""
+        return self._handlers[kind, request]
+
     def handle(self, inbound: InboundRequest, now: int) -> Answer | Promise[Answer]:
         """Answer a request that the channel has let through. An answer that is abandoned abandons the handler's."""
         self.time_slice.begin()

@@ -167,6 +167,13 @@ RECORDED = {
         "time and memory", "Being Busy Is Not Being Dead", 44231
     ),
     "a_session_table_without_an_end": Recorded("time and memory", "What a Node Holds", 44200),
+    "a_timestamp_that_is_looked_for_behind_itself": Recorded("replication", "True Answers", 200),
+    "an_end_that_open_transactions_do_not_hold_back": Recorded("replication", "True Answers", 101),
+    "offsets_that_are_deleted_while_members_read_on": Recorded("group coordinator", "What Is Stale Is Refused", 0),
+    "a_commit_acknowledged_after_an_abort": Recorded("transaction coordinator", "What Is Stale Is Refused", 101),
+    "a_marker_of_the_coordinator_before": Recorded("transaction coordinator", "What Is Stale Is Refused", 101),
+    "settings_that_outlive_their_topic": Recorded("setting", "One Image", 200),
+    "an_epoch_that_outlives_its_records": Recorded("log rule", "Epochs of a Log", 2),
     "wrong_line_0": Recorded("quorum rule", "Majority", 65),
     "wrong_line_1": Recorded("replication", "High Watermark", 65),
     "wrong_line_2": Recorded("replication", "Durability", 65),

@@ -23,7 +23,7 @@ come again.
 Follows org.apache.kafka.storage.internals.log.ProducerStateManager (KIP-98), and the way coordinators load.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,6 +84,20 @@ def check_producers(name: str, log: UnifiedLog, found: Iterable[RecordBatch]) ->
     require(
         first_unstable <= unstable <= first_open,
         f"{name} is unstable from {unstable} on; its log from {first_unstable} on, and open from {first_open} on",
+    )
+
+
+def check_epochs(name: str, log: UnifiedLog, ends: Sequence[int], epochs: Sequence[int]) -> None:
+    """A log that was truncated knows the epochs of the batches that it has left, where each begins, and no others.
+    `ends` is where each batch ends, `epochs` its leader epoch. One that knows of an epoch which it has no record of
+    any more tells its leader so, and is never told where the two logs part."""
+    found = [(0, epochs[0])] if epochs else []
+    found += [(ends[n - 1], epochs[n]) for n in range(1, len(epochs)) if epochs[n] != epochs[n - 1]]
+    known = [(entry.start_offset, entry.epoch) for entry in log.epochs.entries]
+    require(
+        known == found,
+        f"{name} was truncated to {log.log_end_offset}, and knows the epochs {known} (first offset, epoch); its log "
+        f"has {found}",
     )
 
 

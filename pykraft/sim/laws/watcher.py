@@ -28,6 +28,7 @@ from pykraft.sim.laws.disk_laws import ChecksummedLog, DiskLaws
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.foreign_laws import foreign_history
 from pykraft.sim.laws.group_laws import InternalHistory, LoggedGroupLaws
+from pykraft.sim.laws.held_laws import HeldLaws
 from pykraft.sim.laws.invariants import (
     RECREATED,
     CommittedLog,
@@ -46,8 +47,16 @@ from pykraft.sim.laws.majority_law import MajorityLaw, durable_end
 from pykraft.sim.laws.moving_log import MovingReplicaLog
 from pykraft.sim.laws.moving_log_laws import COMPACTED, SHORTENED, MovingLogLaws, check_begun_again
 from pykraft.sim.laws.progress import Progress
+from pykraft.sim.laws.question_laws import QuestionLaws
 from pykraft.sim.laws.reassignment_laws import ReassignmentLaws
-from pykraft.sim.laws.replay_laws import COORDINATED, GroupShardChecks, check_no_shard, check_producers, check_shards
+from pykraft.sim.laws.replay_laws import (
+    COORDINATED,
+    GroupShardChecks,
+    check_epochs,
+    check_no_shard,
+    check_producers,
+    check_shards,
+)
 from pykraft.sim.laws.session_laws import check_refused, check_sessions
 from pykraft.sim.laws.setting_laws import SettingLaws
 from pykraft.sim.laws.snapshot_laws import SnapshotLaws
@@ -108,6 +117,7 @@ class Watcher:
         self.elections = ElectionLaws(self.history_of, self.lossy)
         self.groups: dict[str, LoggedGroupLaws] = {}
         """The laws of each group, by its id."""
+        self.questions, self._held = QuestionLaws(), HeldLaws()
         self.coordinators = Coordinators(self.progress)
         self._group_shards = GroupShardChecks()
         self.transaction_coordinators = TransactionCoordinators(self.progress)
@@ -317,6 +327,8 @@ class Watcher:
             if self.transaction_version is not None:
                 self.transaction_coordinators.look(machine.node_id, node.broker.transactions.runtime)
         if not self._is_ending:
+            self._held.look(machine)
+            self.questions.look(machine)
             for look in self.more_looks:
                 look(machine)
 
@@ -482,6 +494,8 @@ class Watcher:
             self._follow_log(replica, partition.log, committed, history.is_lost)
             if was_truncated:
                 self._check_producers(machine, partition, replica)
+                if self.moving is None and not partition.is_leader and not self._is_ending:
+                    check_epochs(replica.name, partition.log, replica.ends, replica.epochs)
         return replica
 
     def _check_producers(self, machine: SimulatedNode, partition: Partition, replica: ReplicaLog) -> None:

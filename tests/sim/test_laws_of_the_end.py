@@ -1,0 +1,115 @@
+"""When a history has ended, the nodes are asked what they hold, each fence is tried, and the metadata log is read a
+second time. Two short histories end soundly; then each mistake is made in them, and named. In long runs each bug dies
+in a whole history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pykraft.common.types import Uuid
+from pykraft.metadata.image import ConfigResource
+from pykraft.sim.bugs import answers
+from pykraft.sim.bugs.planting import bugs, planted
+from pykraft.sim.cluster import SimulatedCluster
+from pykraft.sim.laws.held_laws import HeldLaws
+from pykraft.sim.laws.invariants import Violation
+from pykraft.sim.laws.names import LAWS, law_of
+from pykraft.sim.laws.plain_metadata import check_plainly
+from pykraft.sim.laws.replay_laws import check_epochs
+from pykraft.sim.trouble.knobs import draw
+from tests.sim.floors import check_deaths
+
+GROUPS, BANK = 0, 114
+"""A history with consumer groups, and one with a bank whose transactions raise the epoch."""
+STORM_MS = 500
+END = {
+    "a_timestamp_that_is_looked_for_behind_itself": GROUPS,
+    "settings_that_outlive_their_topic": GROUPS,
+    "offsets_that_are_deleted_while_members_read_on": GROUPS,
+    "a_commit_acknowledged_after_an_abort": BANK,
+    "a_marker_of_the_coordinator_before": BANK,
+}
+"""Bugs that the end of any history of that kind finds."""
+
+
+@pytest.fixture(scope="module")
+def settled() -> Callable[[int], SimulatedCluster]:
+    """The cluster of a history that has ended soundly, after a short storm; one for all tests."""
+    known: dict[int, SimulatedCluster] = {}
+
+    def run(seed: int) -> SimulatedCluster:
+        if seed not in known:
+            known[seed] = SimulatedCluster(seed, replace(draw(seed), storm_until_ms=STORM_MS))
+            known[seed].run()
+        return known[seed]
+
+    return run
+
+
+@pytest.mark.parametrize("name", END)
+def test_the_end_of_a_history_finds_what_no_client_of_it_meets(
+    name: str, settled: Callable[[int], SimulatedCluster]
+) -> None:
+    cluster = settled(END[name])
+    cluster._check_end()
+    with planted(name) as bug, pytest.raises(Violation) as failure:
+        cluster._check_end()
+    assert law_of(failure.value) == bug.law in LAWS
+
+
+def test_the_image_is_held_against_a_second_reading_of_the_log(settled: Callable[[int], SimulatedCluster]) -> None:
+    cluster = settled(GROUPS)
+    node = cluster.nodes[1].node
+    assert node is not None
+    image, batches = node.loader.image, list(cluster.watcher.metadata.all_batches())
+    check_plainly(image, batches)
+    left = {ConfigResource(2, "deleted"): {"retention.ms": "1"}}
+    for wrong in (
+        replace(image, configs={**image.configs, **left}),
+        replace(image, topic_ids={}, topics={}),
+        replace(image, next_producer_id=image.next_producer_id + 1),
+        replace(image, brokers={key: replace(each, fenced=not each.fenced) for key, each in image.brokers.items()}),
+    ):
+        with pytest.raises(Violation):
+            check_plainly(wrong, batches)
+
+
+def test_a_replica_that_is_not_in_the_image_is_found(settled: Callable[[int], SimulatedCluster]) -> None:
+    machine = settled(GROUPS).nodes[1]
+    HeldLaws().look(machine)
+    assert machine.node is not None and machine.node.broker is not None
+    partition = next(iter(machine.node.broker.replicas.partitions.values()))
+    known = partition.key
+    partition.key = known._replace(topic_id=Uuid(bytes(16)))
+    try:
+        with pytest.raises(Violation, match="the metadata give it no such replica"):
+            HeldLaws().look(machine)
+    finally:
+        partition.key = known
+
+
+def test_an_epoch_without_a_record_is_found_in_a_truncated_log(settled: Callable[[int], SimulatedCluster]) -> None:
+    machine = settled(GROUPS).nodes[1]
+    assert machine.node is not None and machine.node.broker is not None
+    log = next(each.log for each in machine.node.broker.replicas.partitions.values() if each.log.log_end_offset)
+    known = list(log.epochs.entries)
+    ends = [*(entry.start_offset for entry in known[1:]), log.log_end_offset]
+    epochs = [entry.epoch for entry in known]
+    check_epochs("a log", log, ends, epochs)
+    with pytest.raises(Violation, match="knows the epochs"):
+        check_epochs("a log", log, ends[:-1], epochs[:-1])
+
+
+@pytest.mark.long
+@pytest.mark.limit(900)
+def test_each_bug_dies_in_a_whole_history(request: pytest.FixtureRequest) -> None:
+    check_deaths(answers, range(100, 120), request)
+
+
+def test_each_bug_of_the_end_is_one_that_is_recorded() -> None:
+    recorded = {each.name for each in bugs().values() if each.module == answers.__name__}
+    assert END.keys() <= recorded
