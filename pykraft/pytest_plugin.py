@@ -9,11 +9,10 @@
 ``kafka`` is a `pykraft.Cluster` of the test's own, ready in less than 0.2 s and gone afterwards; a node that died
 during the test fails it. ``@pytest.mark.kafka(nodes=3)`` asks for another one: the arguments are those of `Cluster`.
 
-A test waits for no more than it has to (`QUICK`): a group's first member does not wait for others, the controller writes
-each record at once, and nothing is synced to the disk. A ``directory`` that you name is synced, since it outlasts the
-test, and so are nodes in processes of their own. What remains of a small test with librdkafka is librdkafka's own: a
-group without committed offsets waits 100 ms before it asks for the first offset, and each consumer up to 50 ms before
-it connects.
+A test waits for no more than it has to (`QUICK`): a group's first member does not wait for others, the controller
+writes each record at once, and nothing is synced to the disk. A ``directory`` that you name is synced, since it
+outlasts the test, and so are nodes in processes of their own. What remains of a small test with librdkafka is
+librdkafka's own wait: 100 ms before a consumer asks for the first offset of a group that has committed none.
 
 With ``kafka_scope = session`` (or module, ...) in pytest's own settings the tests share one, and have topics of their
 own; with ``kafka_network = staged`` its nodes have Kafka's threads. ``kafka_topic`` is the name of a new topic;
