@@ -16,7 +16,7 @@ from pykraft.runtime.ports import HOST, PortReservation, PortTakenError
 from pykraft.runtime.secure_files import SecureFiles, write_private
 from pykraft.runtime.temporary import TemporaryPlace
 from pykraft.storage.disk.checkpoint import read_meta_properties
-from pykraft.storage.disk.filesystem import OsFileSystem
+from pykraft.storage.disk.filesystem import FileSystem, OsFileSystem
 from pykraft.storage.upkeep.log_manager import lock_directory
 from pykraft.timeouts import PROFILES, TimeoutProfile
 
@@ -40,6 +40,7 @@ class ClusterFiles:
     _broker_ports: dict[int, int]
     _controller_ports: dict[int, int]
     _extra: dict[str, object]
+    _filesystem: FileSystem | None
     _log_dirs: int
     _levels: Mapping[str, int]
     _listener: str
@@ -169,7 +170,7 @@ class ClusterFiles:
 
     def _format(self) -> str:
         """Write the properties files, and format the directories that are new; returns the cluster's id."""
-        filesystem = OsFileSystem()
+        filesystem = self._filesystem or OsFileSystem()
         self.directory.mkdir(parents=True, exist_ok=True)
         check_secured_before(self.directory, self._listener)
         if self._listener != "PLAINTEXT":

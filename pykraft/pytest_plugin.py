@@ -8,6 +8,12 @@
 
 ``kafka`` is a `pykraft.Cluster` of the test's own, ready in less than 0.2 s and gone afterwards; a node that died
 during the test fails it. ``@pytest.mark.kafka(nodes=3)`` asks for another one: the arguments are those of `Cluster`.
+
+A test waits for no more than it has to (`QUICK`): a group's first member does not wait for others, the controller
+writes each record at once, and nothing is synced to the disk. A ``directory`` that you name is synced, since it
+outlasts the test, and so are nodes in processes of their own. What remains of a small test with librdkafka is
+librdkafka's own wait: 100 ms before a consumer asks for the first offset of a group that has committed none.
+
 With ``kafka_scope = session`` (or module, ...) in pytest's own settings the tests share one, and have topics of their
 own; with ``kafka_network = staged`` its nodes have Kafka's threads. ``kafka_topic`` is the name of a new topic;
 ``@pytest.mark.kafka_topic(partitions=3)`` says what it is like.
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
 Scope = Literal["session", "package", "module", "class", "function"]
 
 SCOPES: tuple[Scope, ...] = ("session", "package", "module", "class", "function")
+QUICK = {"group.initial.rebalance.delay.ms": 0, "controller.quorum.append.linger.ms": 0}
+"""Settings of the nodes, unless the mark ``kafka`` has its own or asks for Kafka's timeouts."""
 _LONGEST_NAME = 200  # Kafka allows 249; a number follows
 _numbers = count(1)
 
@@ -62,10 +70,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 @pytest.fixture(scope=_scope)
 def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster that runs; one node, if the mark ``kafka`` does not say otherwise."""
-    from pykraft.cluster import Cluster  # only now: most tests need none
-
-    network = request.config.getini("kafka_network")
-    with Cluster(**{"nodes": 1, "network": network, "internal_topics": True, **_said(request, "kafka")}) as cluster:
+    with _cluster(request) as cluster:
         yield cluster
 
 
@@ -73,12 +78,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def kafka_secure(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A cluster of the test's own whose listeners have TLS and ask for a certificate: `Cluster.client_settings` has
     one. The mark ``kafka`` counts here, too."""
-    from pykraft.cluster import Cluster
-
-    network = request.config.getini("kafka_network")
-    with Cluster(
-        **{"nodes": 1, "network": network, "security": "SSL", "internal_topics": True, **_said(request, "kafka")}
-    ) as cluster:
+    with _cluster(request, security="SSL") as cluster:
         yield cluster
 
 
@@ -88,6 +88,20 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Cluster) -> str:
     name = f"{re.sub(r'[^a-zA-Z0-9._-]', '-', request.node.name)[:_LONGEST_NAME]}-{next(_numbers)}"
     kafka.create_topic(name, **_said(request, "kafka_topic"))
     return name
+
+
+def _cluster(request: pytest.FixtureRequest, **more: object) -> Cluster:
+    """The cluster that the mark ``kafka`` asks for, quick where the mark leaves it open."""
+    from pykraft.cluster import Cluster  # only now: most tests need none
+    from pykraft.storage.disk.unsynced import UnsyncedFileSystem
+
+    network = request.config.getini("kafka_network")
+    arguments = {"nodes": 1, "network": network, "internal_topics": True, **more, **_said(request, "kafka")}
+    if arguments.get("mode", "threads") == "threads" and arguments.get("directory") is None:
+        arguments.setdefault("filesystem", UnsyncedFileSystem())
+    if arguments.get("timeouts", "lesson") == "lesson":
+        arguments["properties"] = {**QUICK, **(arguments.get("properties") or {})}
+    return Cluster(**arguments)
 
 
 def _said(request: pytest.FixtureRequest, name: str) -> dict[str, Any]:

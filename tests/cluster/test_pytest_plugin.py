@@ -8,6 +8,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 from tests.harness.tree import ROOT
 
 IS_FOUND_BY_ITSELF = bool(entry_points(group="pytest11", name="pykraft"))
@@ -67,6 +69,50 @@ def test_another_cluster(kafka, kafka_topic, what):
 
 def test_a_node_that_dies(kafka):
     kafka.kill(1)
+
+
+@pytest.fixture
+def syncs(monkeypatch):
+    paths = []
+    monkeypatch.setattr("os.fsync", paths.append)
+    monkeypatch.setattr("pykraft.storage.disk.filesystem._sync_data", paths.append)
+    return paths
+
+
+WAITS = {"group.initial.rebalance.delay.ms", "controller.quorum.append.linger.ms"}
+
+
+def test_nothing_waits(syncs, kafka, kafka_topic):
+    assert not syncs
+    assert {kafka.properties(1)[name] for name in WAITS} == {"0"}
+
+
+@pytest.mark.kafka(properties={"group.initial.rebalance.delay.ms": 7})
+def test_a_wait_that_the_mark_asks_for(kafka):
+    assert [kafka.properties(1)[name] for name in sorted(WAITS)] == ["0", "7"]
+
+
+@pytest.mark.kafka(timeouts="kafka", directory="kept")
+def test_what_the_mark_keeps(syncs, kafka):
+    assert syncs
+    assert not WAITS & kafka.properties(1).keys()
+"""
+TWENTY = """
+import confluent_kafka
+import pytest
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_one_of_twenty(kafka, kafka_topic, number):
+    servers = kafka.bootstrap_servers
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers})
+    producer.produce(kafka_topic, b"one")
+    producer.flush(30)
+    settings = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([kafka_topic])
+    assert consumer.poll(30).value() == b"one"
+    consumer.close()
 """
 ALL_SHARE_ONE = """
 seen = []
@@ -95,12 +141,25 @@ def run(folder: Path, code: str, *said: str) -> str:
 def test_three_unmodified_clients_find_a_broker_of_their_own(tmp_path: Path) -> None:
     for _ in range(4):  # a machine that does much else makes a run slow, a fixture that waits makes each slow
         said = run(tmp_path, THREE_CLIENTS)
-        assert "5 passed" in said, said
+        assert "8 passed" in said, said
         set_ups = [float(time) for time in re.findall(r"([\d.]+)s setup", said)]
         closes = [float(time) for time in re.findall(r"closed after ([\d.]+) s", said)]
         assert len(closes) == 3, said
         # Broker and topic; of the first one also the imports. librdkafka waits 2 s for a coordinator that is not there.
         if min(set_ups) < 0.2 and max(closes) < 1:
+            return
+    raise AssertionError(said)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scope", ["function", "session"])
+def test_twenty_tests_with_a_group_each_take_less_than_four_seconds(tmp_path: Path, scope: str) -> None:
+    """Of these librdkafka alone waits two: 100 ms in each test, before it asks for a new group's first offset."""
+    for _ in range(5):  # for the same reason
+        said = run(tmp_path, TWENTY, "-o", f"kafka_scope={scope}")
+        taken = re.search(r"20 passed in ([\d.]+)s", said)
+        assert taken is not None, said
+        if float(taken[1]) < 4:
             return
     raise AssertionError(said)
 

@@ -26,6 +26,8 @@ import java.lang.reflect.Proxy;
 import java.util.Arrays;
 
 public class Calls {
+    static Object status;
+
     static Class<?> exit() throws ClassNotFoundException {
         try {
             return Class.forName("org.apache.kafka.common.utils.Exit");
@@ -37,7 +39,7 @@ public class Calls {
     public static void main(String[] arguments) throws Exception {
         var procedure = Class.forName(exit().getName() + "$Procedure");
         var stays = Proxy.newProxyInstance(procedure.getClassLoader(), new Class<?>[] {procedure},
-            (proxy, method, of) -> { throw new RuntimeException("exit"); });
+            (proxy, method, of) -> { status = of[0]; throw new RuntimeException("exit"); });
         exit().getMethod("setExitProcedure", procedure).invoke(null, stays);
         var calls = new BufferedReader(new InputStreamReader(System.in));
         var out = System.out;
@@ -48,12 +50,15 @@ public class Calls {
             var complaints = new ByteArrayOutputStream();
             System.setOut(new PrintStream(printed));
             System.setErr(new PrintStream(complaints));
+            status = 0;
             try {
                 tool.invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
             } catch (InvocationTargetException left) {
-                // it wanted to exit
+                if (!"exit".equals(left.getCause().getMessage())) {  // it failed
+                    status = 1;
+                }
             }
-            out.print(printed + "\\u001f" + complaints + "\\u001e");
+            out.print(printed + "\\u001f" + complaints + "\\u001f" + status + "\\u001e");
         }
     }
 }
@@ -61,10 +66,11 @@ public class Calls {
 
 
 class Told(NamedTuple):
-    """What a call printed on standard output, and on standard error."""
+    """What a call printed on standard output, and on standard error; and the status that it wanted to exit with."""
 
     out: str
     complaints: str
+    status: int
 
 
 def run_tool(main: str, calls: Sequence[Sequence[str]], version: str = VERSION) -> list[Told]:
@@ -87,6 +93,10 @@ def run_tools(calls: Sequence[tuple[str, Sequence[str]]], version: str = VERSION
             timeout=LIMIT_S,
         )
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-2000:]
-    told = [Told(*text.split("\x1f")) for text in done.stdout.split("\x1e")[:-1]]
+    told = [_told(*text.split("\x1f")) for text in done.stdout.split("\x1e")[:-1]]
     assert len(told) == len(calls), done.stderr[-2000:]
     return told
+
+
+def _told(out: str, complaints: str, status: str) -> Told:
+    return Told(out, complaints, int(status))

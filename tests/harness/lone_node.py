@@ -23,7 +23,7 @@ from pykraft.common.types import Uuid
 from pykraft.controller.features import NEW_CLUSTER
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.admin import CreateTopicsRequest
-from pykraft.protocol.messages.brokers import BrokerHeartbeatRequest
+from pykraft.protocol.messages.brokers import AssignReplicasToDirsRequest, BrokerHeartbeatRequest
 from pykraft.protocol.messages.data import FetchRequest, ProduceRequest
 from pykraft.protocol.messages.records import MetadataRecord, encode_metadata_record
 from pykraft.protocol.schema import Request
@@ -200,7 +200,7 @@ class LoneNode:
         self.heartbeat(broker_id)
         return epoch
 
-    def heartbeat(self, broker_id: int) -> Any:
+    def heartbeat(self, broker_id: int, offline_log_dirs: Sequence[Uuid] = ()) -> Any:
         image = self.node.loader.image
         request = BrokerHeartbeatRequest(
             broker_id=broker_id,
@@ -208,8 +208,25 @@ class LoneNode:
             current_metadata_offset=image.provenance.offset,
             want_fence=False,
             want_shut_down=False,
+            offline_log_dirs=list(offline_log_dirs),
         )
         return self.ask(request, ListenerKind.CONTROLLER)
+
+    def lose_a_directory(self, broker_id: int, topic: str) -> None:
+        """Another broker, which has registered two directories, names one for its replica of the topic's partition, and
+        then loses it."""
+        image = self.node.loader.image
+        broker = image.brokers[broker_id]
+        lost = broker.directories[0]
+        kind = AssignReplicasToDirsRequest.Directory
+        named = kind.Topic(topic_id=image.topic_ids[topic], partitions=[kind.Topic.Partition(partition_index=0)])
+        request = AssignReplicasToDirsRequest(
+            broker_id=broker_id,
+            broker_epoch=image.brokers[broker_id].epoch,
+            directories=[kind(id=lost, topics=[named])],
+        )
+        self.ask(request, ListenerKind.CONTROLLER)
+        self.heartbeat(broker_id, [lost])
 
     def create(self, name: str = "t", replicas: tuple[int, ...] = (1,), *, partitions: int = 1, **configs: str) -> Uuid:
         """A topic whose partitions are all on these brokers; returns its id."""

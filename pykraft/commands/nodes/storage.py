@@ -1,4 +1,4 @@
-"""``storage``: make a node's directories, as kafka-storage.sh does.
+"""``storage``: make a node's directories, and look at them, as kafka-storage.sh does.
 
 ::
 
@@ -6,6 +6,7 @@
     storage format -t CLUSTER_ID -c FILE [--release-version 4.0] [--feature NAME=LEVEL ...]
                    [--standalone | --initial-controllers VOTERS | --no-initial-controllers]
     storage format ... --add-scram 'SCRAM-SHA-256=[name=alice,password=secret]'
+    storage info -c FILE [--json]
     storage version-mapping [--release-version 4.0]
     storage feature-dependencies --feature NAME=LEVEL ...
 
@@ -14,12 +15,15 @@ kraft.version 1, and ``--initial-controllers`` names its first voters, or ``--st
 (`broker.startup.storage_format`). A controller that comes to a quorum which is there already is formatted with
 ``--no-initial-controllers``: it follows until ``metadata-quorum add-controller`` makes it a voter.
 
+``info`` prints which of the file's directories are there, whose they are, and what is wrong with them; its exit status
+is 1 if something is. Text shows the metadata of the first directory, JSON that of each.
+
 The last two say which levels a release has, and what a level depends on, as ``features`` does, without a cluster.
 """
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -31,7 +35,9 @@ from pykraft.broker.startup.storage_format import (
     parse_initial_controllers,
     standalone_voter,
 )
+from pykraft.broker.startup.storage_info import look_at_directories
 from pykraft.commands.administration import features
+from pykraft.commands.as_json import add_json, say_json
 from pykraft.commands.common import CommandError, say
 from pykraft.commands.nodes.node_config import read_config
 from pykraft.common.types import Uuid
@@ -82,6 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a SCRAM credential that the cluster begins with; may be repeated",
     )
     form.set_defaults(storage=_format)
+    info = commands.add_parser("info", help="print what the directories that a properties file names are")
+    info.add_argument("-c", "--config", required=True, type=Path, help="server.properties")
+    add_json(info)
+    info.set_defaults(storage=_info)
     commands.add_parser("random-uuid", help="print a new cluster id").set_defaults(storage=_random_uuid)
     mapping = commands.add_parser("version-mapping", help="print the levels of new clusters of a release")
     features.add_mapping_arguments(mapping)
@@ -92,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Format, or draw an id."""
+    """Format, look, or draw an id."""
     code: int = options.storage(options)
     return code
 
@@ -126,6 +136,30 @@ def _format(options: argparse.Namespace) -> int:
     for directory in made:
         say(f"formatted {directory} for node {config.node_id} of cluster {options.cluster_id}")
     return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    found = look_at_directories(OsFileSystem(), read_config(options.config).directories)
+    if options.json:
+        say_json(directories=found.directories, metadata=found.metadata, problems=found.problems)
+        return 1 if found.problems else 0
+    if found.directories:
+        _say_lines(f"Found log {'directory' if len(found.directories) == 1 else 'directories'}:", found.directories)
+    if found.metadata is not None:
+        listed = ", ".join(f"{name}={value}" for name, value in found.metadata.items())
+        say(f"Found metadata: {{{listed}}}")
+        say("")
+    if found.problems:
+        _say_lines(f"Found {'problem' if len(found.problems) == 1 else 'problems'}:", found.problems)
+        return 1
+    return 0
+
+
+def _say_lines(headline: str, lines: Iterable[str]) -> None:
+    say(headline)
+    for line in lines:
+        say(f"  {line}")
+    say("")
 
 
 def _credentials(texts: list[str], levels: Mapping[str, int]) -> list[UserScramCredentialRecord]:

@@ -253,7 +253,7 @@ class OsFileSystem:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             _write_all(descriptor, memoryview(data))
-            os.fsync(descriptor)
+            self._sync(descriptor)
         except OSError as error:
             raise _of(path, error) from None
         finally:
@@ -279,11 +279,14 @@ class OsFileSystem:
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            self._sync(descriptor)
         except OSError as error:
             raise _of(path, error) from None
         finally:
             os.close(descriptor)
+
+    def _sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
 
     def sync_everything(self, path: str) -> None:
         if _syncfs is None:

@@ -448,11 +448,10 @@ def _partition(
     image: MetadataImage, number: int, partition: PartitionRegistration, context: RequestContext
 ) -> MetadataResponse.Topic.Partition:
     """The partition as the client sees it, with those of its brokers that the client can reach."""
-    offline = [replica for replica in partition.replicas if not is_reachable(image, replica, context.listener)]
     replicas, in_sync = partition.replicas, partition.isr
     if context.api_version == _ONLY_LIVE_REPLICAS:
-        replicas = tuple(replica for replica in replicas if replica not in offline)
-        in_sync = tuple(replica for replica in in_sync if replica not in offline)
+        replicas = tuple(replica for replica in replicas if is_reachable(image, replica, context.listener))
+        in_sync = tuple(replica for replica in in_sync if is_reachable(image, replica, context.listener))
     leader = image.brokers.get(partition.leader)
     error, leader_id = ErrorCode.NONE, partition.leader
     if leader is None or context.listener not in leader.endpoints:
@@ -468,10 +467,20 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=in_sync,
-        offline_replicas=offline,
+        offline_replicas=offline_replicas(image, partition, context.listener),
     )
 
 
 def is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
     broker = image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and listener in broker.endpoints
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener: str) -> list[int]:
+    """The replicas that nothing can read now: the broker is not reachable for the client, or it lives and has lost the
+    log directory with the replica (KIP-112, KIP-858)."""
+    return [
+        replica
+        for replica in partition.replicas
+        if not is_reachable(image, replica, listener) or not image.is_online(replica, partition)
+    ]

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from pykraft.broker.coordination.coordinators import GROUP_TOPIC
 from pykraft.broker.requests.authorizer import Authorizer, authorized_operations
-from pykraft.broker.requests.cluster.cluster import is_reachable, why_missing
+from pykraft.broker.requests.cluster.cluster import offline_replicas, why_missing
 from pykraft.broker.requests.dispatch import Handlers
 from pykraft.broker.settings import config as keys
 from pykraft.broker.settings.config import NodeConfig
@@ -161,5 +161,5 @@ def _partition(image: MetadataImage, number: int, partition: PartitionRegistrati
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_leader,
-        offline_replicas=[replica for replica in partition.replicas if not is_reachable(image, replica, listener)],
+        offline_replicas=offline_replicas(image, partition, listener),
     )

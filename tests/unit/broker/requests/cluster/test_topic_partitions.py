@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pykraft.protocol.api import ListenerKind
 from pykraft.protocol.messages.brokers import SecuredEndpoint
 from tests.harness.asking import describe_partitions, grow
-from tests.harness.controllers import registration
+from tests.harness.controllers import directory_id, registration
 from tests.harness.lone_node import CLUSTER_ID, LoneNode
 
 SIZES = {"a": 1, "b": 7, "c": 1, "d": 4, "e": 2}
@@ -22,7 +22,8 @@ SIZES = {"a": 1, "b": 7, "c": 1, "d": 4, "e": 2}
 
 @pytest.fixture(scope="module")
 def node() -> LoneNode:
-    """An answer has at most 5 partitions. Brokers 1 and 2 can be reached, 3 has another listener, 4 is fenced."""
+    """An answer has at most 5 partitions. Brokers 1 and 2 can be reached, 3 has another listener, 4 is fenced,
+    5 has lost the directory of its replica."""
     found = LoneNode(max_request_partition_size_limit="5", broker_session_timeout_ms="3600000")
     found.join(2)
     elsewhere = [SecuredEndpoint(name="ELSEWHERE", host="h", port=1, security_protocol=0)]
@@ -30,14 +31,17 @@ def node() -> LoneNode:
         listeners = elsewhere if broker_id == 3 else registration(4).listeners
         request = registration(broker_id, cluster_id=CLUSTER_ID, listeners=listeners)
         found.ask(request, ListenerKind.CONTROLLER)
-    for broker_id in (2, 3):
+    two = [directory_id(105), directory_id(205)]
+    found.ask(registration(5, cluster_id=CLUSTER_ID, log_dirs=two), ListenerKind.CONTROLLER)
+    for broker_id in (2, 3, 5):
         found.heartbeat(broker_id)
     for name, size in SIZES.items():
         found.create(name, (1, 2))
         if size > 1:
             found.ask(grow((name, size)), ListenerKind.CONTROLLER)
-    for name, replicas in {"followed": (1, 3), "led": (3, 1), "fenced": (1, 4)}.items():
+    for name, replicas in {"followed": (1, 3), "led": (3, 1), "fenced": (1, 4), "lost": (1, 5)}.items():
         found.create(name, replicas)
+    found.lose_a_directory(5, "lost")
     return found
 
 
@@ -81,6 +85,7 @@ def test_a_series_of_pages_tells_each_partition_once_and_no_page_has_more_than_t
         ("followed", 1, [1, 3], [1, 3], [3]),
         ("led", -1, [3, 1], [3, 1], [3]),
         ("fenced", 1, [1, 4], [1], [4]),
+        ("lost", 1, [1, 5], [1], [5]),
     ],
 )
 def test_a_partition_shows_the_leader_that_the_client_can_reach(
