@@ -1,12 +1,14 @@
 """How notebooks run as tests, under nbval.
 
-Cells tagged nbval-check-output must print what is kept in the file; all others must only run. Pictures and pages are
-not compared: they show measured numbers, and the text beside them is. Between the cells the notebook's facts are asked,
-each as a test with its sentence as its name (tests/harness/notebook_facts.py). When a cell has failed, the rest of its
-notebook is skipped: those cells would only tell of the same thing again.
+Cells tagged nbval-check-output must print what is kept in the file; all others must only run.
+Pictures and pages are not compared: they show measured numbers, and the text beside them is.
+Between the cells the notebook's facts are asked, each as a test with its sentence as its name
+(tests/harness/notebook_facts.py). When a cell has failed, the rest of its notebook is skipped:
+those cells would only tell of the same thing again.
 
-With ``--nbval`` in the place of ``--nbval-lax`` every output is compared, but for those of cells that are tagged
-nbval-ignore-output. That can be asked only of the notebooks that the syllabus calls deterministic; others are left out.
+With ``--nbval`` in the place of ``--nbval-lax`` every output is compared, but for those of cells
+that are tagged nbval-ignore-output. That can be asked only of the notebooks that the syllabus calls
+deterministic; others are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +68,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cell = nbformat.v4.new_code_cell(one.code)  # type: ignore[no-untyped-call]
             before = cells[place]
             asks = type(before).from_parent(
-                before.parent, name=one.text, cell_num=before.cell_num, cell=cell, options=defaultdict(bool)
+                before.parent,
+                name=one.text,
+                cell_num=before.cell_num,
+                cell=cell,
+                options=defaultdict(bool),
             )
             items.insert(items.index(before) + 1, asks)
 

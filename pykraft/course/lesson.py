@@ -25,6 +25,7 @@ back: its claims count no more, what it watched is closed, and a `fresh_topic` i
 
 import gc
 import html
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -56,6 +57,9 @@ INVARIANT, STATISTICAL, HARDWARE = "invariant", "statistical", "hardware"
 HOLDS, FAILS, UNKNOWN = "HOLDS", "DOES NOT HOLD", "NOT MEASURABLE HERE"
 MARGIN = 1.5
 ATTEMPTS = 3
+COLUMNS = 100
+"""Of a verdict in a terminal; on a page it is as wide as the page."""
+_WRAPS = "white-space:normal;overflow-wrap:anywhere"
 _PATIENCE_S = 15.0
 _CLOSED = "everything is closed, nothing was left behind"
 
@@ -277,7 +281,8 @@ class Lesson:
         beside = f"<br><small>{html.escape(' '.join(said))}</small>" if said else ""
         is_told = detail != "" and (verdict == UNKNOWN or (verdict == FAILS and kind != HARDWARE))
         plain = f"{verdict}  {text}" + (f" ({detail})" if is_told else "")
-        show(Shown(plain, f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"))
+        page = f"<b>{verdict}</b> &nbsp;{html.escape(text)}{beside}"
+        show(Shown(_in_lines(plain, len(verdict) + 2), f'<div style="{_WRAPS}">{page}</div>'))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -447,6 +452,11 @@ def _closer(thing: Any) -> Callable[[], object]:
         if callable(method):
             return method  # type: ignore[no-any-return]
     raise TypeError(f"a {type(thing).__name__} cannot be watched: it has neither close() nor stop()")
+
+
+def _in_lines(verdict: str, indent: int) -> str:
+    """A verdict in lines of at most `COLUMNS`; the second and later ones begin under the words of the claim."""
+    return textwrap.fill(verdict, COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def _check_claim(kind: str, condition: object, fails_on: str, unless: object) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from pykraft.cli import _parser
 from pykraft.course.authoring.mistakes import mistakes, with_mistakes
-from pykraft.course.places import lab_folders
 from pykraft.course.syllabus import SYLLABUS
 from tests.notebooks.sections import NOTEBOOK
 
@@ -49,20 +48,6 @@ def test_a_section_tells_the_usual_wrong_prediction_under_the_right_title(number
 def test_a_section_says_how_many_minutes_each_step_takes(number: str) -> None:
     minutes = [int(found) for found in re.findall(r"^\d\. `.+` \((\d+) min\) ", SECTIONS[number], re.MULTILINE)]
     assert len(minutes) == 5 and 10 <= sum(minutes) <= 15
-
-
-def test_the_plan_of_twelve_weeks_has_every_notebook_and_lab_that_there_is_and_no_other() -> None:
-    weeks = re.findall(r"^\| (\d+) \| (.+?) \|$", PAGE, re.MULTILINE)
-    assert [int(week) for week, _ in weeks] == list(range(1, 13))
-    for kind, there in (("notebook", set(PATHS)), ("lab", {folder.name[3:5] for folder in lab_folders()})):
-        assert set(re.findall(rf"\b{kind} (\d\d)", " ".join(plan for _, plan in weeks))) == there
-
-
-def test_the_tracks_name_notebooks_and_labs_that_there_are() -> None:
-    rows = re.findall(r"^\| [A-Z][\w ]+ \| ([\d, ]+) \| ([\d, ]+) \|$", PAGE, re.MULTILINE)
-    assert len(rows) >= 4
-    assert {number for notebooks, _ in rows for number in notebooks.split(", ")} <= set(PATHS)
-    assert {number for _, labs in rows for number in labs.split(", ")} <= {f.name[3:5] for f in lab_folders()}
 
 
 def test_the_common_mistakes_are_those_of_the_mutants() -> None:

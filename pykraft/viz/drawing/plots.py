@@ -7,6 +7,7 @@ be looked up. The name of dots is beside the last of them.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from pykraft.viz.drawing import palette
@@ -21,6 +22,8 @@ _COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, pal
 _DASHES = ("none", "8 4", "2 4", "10 3 2 3", "5 5", "1 6")
 _TOP, _HEIGHT, _LEFT = 66.0, 300.0, 86.0
 _LABEL = 13
+_LABEL_ROOM = 16.0
+"""Between the base lines of two labels."""
 _DOT_ROOM = 9.0
 """Between an axis that begins with the smallest value and that value's dot."""
 _MOST_DOTS = 60
@@ -99,8 +102,7 @@ def _plot(
     across = _Axis(xs, left + room * log_x, right, log_x, has_zero=False)
     svg = headed(title, note, bottom + 48)
     _draw_axes(svg, across, up, (left, right), (x_unit + ", logarithmic" * log_x, y_unit + ", logarithmic" * log_y))
-    ends: list[float] = []
-    for number, (name, some) in enumerate(series.items()):
+    for number, some in enumerate(series.values()):
         placed = [(across(x), up(y)) for x, y in some]
         colour = _COLOURS[number % len(_COLOURS)]
         if is_line and len(placed) > 1:
@@ -109,11 +111,11 @@ def _plot(
             svg.element("polyline", points=path, fill="none", stroke=colour, stroke_width="2.4", stroke_dasharray=dash)
         for x, y in placed if not is_line or len(placed) <= _MOST_DOTS else ():
             _dot(svg, x, y, number, colour)
-        if not is_line:
-            continue
-        ends.append(_label_place(placed[-1][1] if placed else _TOP, ends))
-        svg.text(right + 12, ends[-1] + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
-    if not is_line:
+    if is_line:
+        places = _label_places([up(some[-1][1]) if some else _TOP for some in series.values()])
+        for name, y in zip(series, places, strict=True):
+            svg.text(right + 12, y + 4, shortened(name, WIDTH - right - 12, _LABEL), _LABEL)
+    else:
         dots = {name: [(across(x), up(y)) for x, y in some] for name, some in series.items() if some}
         _label_dots(svg, dots, [bottom, *map(up, up.marks())])
     spec = _spec(series, is_line, title, (log_x, log_y))
@@ -142,13 +144,18 @@ def _dot(svg: Svg, x: float, y: float, number: int, colour: str) -> None:
         svg.element("path", d=f"M{x:.1f} {y - 4.6:.1f}l4.4 8h-8.8z", fill=colour)
 
 
-def _label_place(y: float, taken: Sequence[float]) -> float:
-    """The place of a label, beside its curve or as near as there is room."""
-    for distance in range(0, int(_HEIGHT), 2):
-        for candidate in (y - distance, y + distance):
-            if _TOP <= candidate <= _TOP + _HEIGHT and all(abs(candidate - other) >= 16 for other in taken):
-                return candidate
-    return y
+def _label_places(ends: Sequence[float]) -> list[float]:
+    """The places of labels, beside the ends of their curves or as near as there is room, in the same order: a label
+    above another one's belongs to the higher curve."""
+    order = sorted(range(len(ends)), key=ends.__getitem__)
+    places = list(ends)
+    for above, here in pairwise(order):
+        places[here] = max(places[here], places[above] + _LABEL_ROOM)
+    lowest = _TOP + _HEIGHT
+    for here in reversed(order):
+        places[here] = min(places[here], lowest)
+        lowest = places[here] - _LABEL_ROOM
+    return places
 
 
 def _label_dots(svg: Svg, dots: Mapping[str, Sequence[tuple[float, float]]], grid: Sequence[float]) -> None:

@@ -81,6 +81,25 @@ def test_the_name_of_a_single_dot_stands_beside_it() -> None:
         assert min(abs(box.left - x), abs(box.right - x)) < 25 and abs((box.top + box.bottom) / 2 - y) < 25
 
 
+CLOSE_ENDS = {
+    "the second is higher, at the top": (8.8, 9.0),
+    "the first is higher, at the top": (9.0, 8.8),
+    "both at the bottom": (0.1, 0.0),
+    "four in a heap": (3.0, 3.1, 2.9, 3.05),
+    "all the same": (5.0, 5.0, 5.0),
+}
+
+
+@pytest.mark.parametrize("name", CLOSE_ENDS)
+def test_the_names_of_curves_stand_in_the_order_of_their_ends(name: str) -> None:
+    """Else the reader takes one curve for another."""
+    ends = CLOSE_ENDS[name]
+    figure = lines({f"curve {n}": [(0, 9), (1, end)] for n, end in enumerate(ends)}, title="Ends")
+    tops = {box.text: box.top for box in figure.boxes}
+    by_place = sorted(range(len(ends)), key=lambda n: tops[f"curve {n}"])
+    assert [ends[n] for n in by_place] == sorted(ends, reverse=True)
+
+
 def test_the_text_has_every_point_of_a_curve() -> None:
     assert "tree (records: us): 1: 10, 10: 20, 100: 40" in str(a_plot())
 
