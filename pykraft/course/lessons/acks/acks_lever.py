@@ -9,7 +9,7 @@ from pykraft.course.lessons.acks.virtual_failover import VirtualFailover
 from pykraft.viz import Figure
 from pykraft.viz.clients.ack_chart import ack_chart
 
-LEVELS = ("all", "1", "0")
+LEVELS = ("1", "all", "0")
 RECORDS, CRASH_MS = 40, 60
 _PER_S, _SHOWN_MS = 500, 160
 

@@ -264,7 +264,7 @@ def draw_costs(costs: Mapping[str, CodecCost]) -> Figure:
         log_x=True,
         x_unit="microseconds of processor time to pack a flight",
         y_unit="% of the bytes saved",
-        title=f"gzip and zstd save as much; gzip takes {times:.0f} times the processor time",
+        title=f"gzip and zstd save the same; gzip takes {times:.0f} times the processor time",
         note=f"Batches of {_IN_A_BATCH} flights, with the levels that Kafka's clients use by default.",
     )
 

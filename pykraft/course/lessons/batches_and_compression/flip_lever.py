@@ -47,7 +47,7 @@ def noticed(data: bytes) -> str:
         return "its length goes beyond the end of the file, as if it were cut off"
     (batch, *_) = found
     if not batch.is_valid:
-        return "the checksum is not that of the bytes"
+        return "the checksum does not match"
     if batch.base_offset < OFFSET:
         return f"the checksum is right, but offset {batch.base_offset:,} does not follow {OFFSET - 1}"
     if batch.last_offset > MAX_RELATIVE_OFFSET:

@@ -37,9 +37,8 @@ def draw_key(key: str, partitions: int) -> Figure:
         for route in routes
     ]
     places = ", ".join(f"{path.key} says {path.remainder}" for path in paths)
-    squares = (
-        f"{len(routes)} routes, by murmur2; filled: the {sum(moved)} that were elsewhere with {_counted(partitions - 1)}"
-    )
+    moves = f"{sum(moved)} that were elsewhere with {_counted(partitions - 1)}"
+    squares = f"{len(routes)} routes, by murmur2; filled: the {moves}"
     if partitions == 1:
         squares = f"{len(routes)} routes: all in the one partition"
     return hash_paths(

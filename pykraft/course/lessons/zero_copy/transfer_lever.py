@@ -58,7 +58,7 @@ def draw_transfer(way: str, megabytes: int, pages: str, folder: str) -> Figure:
     paths = [copied.path(COPY), other.path(way, "encrypts every byte" if way == TLS else "")]
     share = other.sender_cpu / copied.sender_cpu
     title = f"{megabytes} MB, {pages}: {way} takes {share:.0%} of the processor's time that the copy takes"
-    note = f"The copy took {1_000 * copied.seconds:,.0f} ms, {way} {1_000 * other.seconds:,.0f} ms."
+    note = f"By the clock the copy took {1_000 * copied.seconds:,.0f} ms, {way} {1_000 * other.seconds:,.0f} ms."
     return byte_paths(paths, title=title, note=note)
 
 
