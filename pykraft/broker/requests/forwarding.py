@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Any
 
-from pykraft.broker.requests.dispatch import Handled, Handlers
+from pykraft.broker.requests.dispatch import CloseConnection, Handled, Handlers
 from pykraft.broker.requests.long_answers import Long, refuse_in_steps
 from pykraft.broker.startup.controller_channel import ControllerChannel
 from pykraft.broker.turns.slices import ItemByItem
@@ -179,8 +179,12 @@ def _open(response: EnvelopeResponse | None, request: Request, context: RequestC
     if response is None:
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
         return (yield from refuse_in_steps(request, late))
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        # The controller's versions may have changed since this client asked for them: it connects and asks again.
+        raise CloseConnection("the controller does not understand what is in the envelope")
     if response.error_code or response.response_data is None:
-        refused = KafkaError(ErrorCode.of(response.error_code), "the controller refused it")
+        # The brokers are not set up rightly. No client would expect that error from its request.
+        refused = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller refuses what this broker passes on")
         return (yield from refuse_in_steps(request, refused))
     data = memoryview(response.response_data)
     return (yield from decode_response_in_steps(type(request).response, context.api_version, data))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pykraft.broker.requests.authorizer import AllowAll
+from pykraft.broker.requests.dispatch import CloseConnection
 from pykraft.broker.requests.envelope import EnvelopeApis
-from pykraft.broker.requests.forwarding import ForwardingApis
+from pykraft.broker.requests.forwarding import ForwardingApis, _open
 from pykraft.broker.startup.controller_channel import ControllerChannel
+from pykraft.common.core import finish
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import METADATA_TOPIC, ZERO_UUID, Node
 from pykraft.protocol.api import ListenerKind, apis
@@ -96,3 +98,21 @@ def test_a_request_that_means_nothing_makes_its_envelope_unsupported() -> None:
     with pytest.raises(KafkaError) as refused:
         answered(opened.envelope(outbound.request, context, 0))
     assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("request_", FORWARDED[:4], ids=lambda request: type(request).__name__)
+def test_a_client_hears_of_no_error_of_an_envelope_itself(request_: Request) -> None:
+    """It says that the brokers are not set up rightly: `admin` may do what it asks for, and its broker may not ask."""
+    opened = _open(
+        EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), request_, LoneNode.context(request_)
+    )
+    told = repr(finish(opened))
+    assert ErrorCode.UNKNOWN_SERVER_ERROR.name in told
+    assert ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name not in told
+
+
+def test_a_client_whose_envelope_is_not_understood_is_to_connect_again() -> None:
+    request = FORWARDED[0]
+    opened = _open(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), request, LoneNode.context(request))
+    with pytest.raises(CloseConnection):
+        finish(opened)
