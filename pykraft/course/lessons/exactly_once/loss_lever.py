@@ -82,7 +82,7 @@ def draw_loss(lost: str, acks: str, retries: int, payments: int) -> Figure:
     times = {0: "is not in the log", 1: "is in the log once", 2: "is in the log twice"}[producer.log.count(0)]
     title = f"Payment 0 {times}, and send() reports {'an' if has_failed else 'no'} error"
     there = ", ".join(map(str, producer.log)) or "none"
-    note = f"The log has payments: {there}. The producer has acks={acks}, retries={retries} and no idempotence."
+    note = f"After a first record the log has payments {there}: acks={acks}, retries={retries}, no idempotence."
     return exchange(steps(producer, acks), title=title, note=note)
 
 

@@ -20,7 +20,8 @@ def draw_pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> Figure:
     """Who owns which partition, while `emil` joins and `cleo` pauses."""
     group = group_with_a_pause(way, cleo_pauses_at_s, pause_s)
     moved, stopped = group.moved("emil joins"), group.stopped_s("emil joins")
-    title = f"emil joins: {moved} of {PARTITIONS} partitions move, and together they have no reader for {stopped:.0f} s"
+    pauses = f"all twelve together have no reader for {stopped:.0f} s"
+    title = f"emil joins: {moved} of {PARTITIONS} partitions move, and {pauses}"
     default = ",".join(PARTITION_ASSIGNMENT_STRATEGY.default)
     protocol = "group.protocol=consumer" if way == CONSUMER else f"partition.assignment.strategy={way}"
     note = f"{protocol}; Kafka's default is group.protocol=classic with {default}"

@@ -37,7 +37,7 @@ def draw_offset(offset: int) -> Figure:
     shown = [entry for entry in known if says_something(entry) or entry is last][-SHOWN:]
     records, _ = side_by_side(shown, replayed(known))
     title = f"Offset {last.offset}, {last.name}: {_change(before, changed) or 'changes nothing'}"
-    was = [f"{kind} {name} was {before[kind, name]}. " for kind, name in changed if (kind, name) in before]
+    was = [f"{kind} {name} before: {before[kind, name]}. " for kind, name in changed if (kind, name) in before]
     note = f"{''.join(was)}The image is all {len(known)} records up to here, replayed in order."
     return image_map(records, after, title=title, note=note, latest=True)
 

@@ -22,7 +22,9 @@ def draw_takeover(round_trip_ms: int, brokers: int, history: int) -> Figure:
         "KRaft: simulated": [("elects, and commits one record", elected_ms)],
         "ZooKeeper: a model": [("reads from ZooKeeper", reading_ms), ("sends state to brokers", sending_ms)],
     }
-    title = f"KRaft needs {elected_ms:.0f} ms, and a controller with ZooKeeper {reading_ms + sending_ms:.0f} ms"
+    title = (
+        f"In this history KRaft needs {elected_ms:.0f} ms; a controller with ZooKeeper {reading_ms + sending_ms:.0f} ms"
+    )
     note = (
         f"{PARTITIONS} partitions. Both bars begin when the crash is noticed; here that took {found.noticed_ms:.0f} ms"
     )
