@@ -28,7 +28,7 @@ AT_ONCE_S = 0.1
 """A picture that takes less is drawn while the slider moves, any other one when it is let go."""
 SLOW_S = 2.0
 """A picture that takes so long is slow, whatever it has read and imported the first time."""
-_UNITS = {"mb": "MB", "kb": "KB"}
+_UNITS = {"mb": "MB", "kb": "KB", "mbit": "Mbit/s"}
 _NAME_STYLE = {"description_width": "initial"}
 _LAYOUT = {"width": "21em"}
 

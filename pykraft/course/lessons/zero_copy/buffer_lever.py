@@ -14,8 +14,8 @@ numbers are the kernel's: it may give less than it is asked for (``net.core.wmem
 So the time on a link follows from the measured buffers: bytes, divided by what a round trip or the link lets pass. Lost
 packets and a slow start, which make it longer, are left out.
 
-**On this machine** the same bytes are sent by one thread that fills the connection, and reads it, in turn. That is
-measured in time of the processor.
+**On this machine** one thread fills the connection, and reads it, in turn, until 4 MB have come. That is measured in
+time of the processor.
 """
 
 import fcntl
@@ -95,7 +95,7 @@ def outcomes_of(
 
         yours = _named((send_kb, receive_kb))
         compared: dict[str, tuple[str, str, Callable[[str], float]]] = {
-            HERE: (yours, "ms of CPU for 4 MB", here),
+            HERE: (yours, "ms of CPU", here),
             FAR: (yours, "s for 100 MB", on_the_link),
             SYSTEMS: (_named(_SYSTEMS), "s for 100 MB", on_the_link),
         }
