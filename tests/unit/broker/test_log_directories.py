@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -184,13 +185,25 @@ def test_without_the_metadata_log_or_without_any_directory_the_node_stops(
         node.run(1000)
 
 
-def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_are_not_made_elsewhere() -> None:
+def cannot_be_read(filesystem: MemoryFileSystem) -> None:
+    filesystem.failed_folders.add("/b")
+
+
+def is_a_file(filesystem: MemoryFileSystem) -> None:
+    filesystem.remove("/b")
+    filesystem.write("/b", b"")
+
+
+@pytest.mark.parametrize("directory", [cannot_be_read, is_a_file])
+def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_are_not_made_elsewhere(
+    directory: Callable[[MemoryFileSystem], None],
+) -> None:
     node = node_with(metadata_log_dir="/meta")
     topic_id = create(node, 3)
     ids = dict(node.broker.logs.ids)
     node.node.close()
     node.filesystem.crash_process()
-    node.filesystem.failed_folders.add("/b")
+    directory(node.filesystem)
     again = node_with(node.filesystem, metadata_log_dir="/meta")
     again.run(10_000)
     assert sorted(again.node.loader.image.brokers[1].directories) == sorted(ids[path] for path in ("/a", "/c"))
