@@ -216,6 +216,31 @@ def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_a
     assert held == ["/a", "/c"]
 
 
+@pytest.mark.parametrize("directory", [cannot_be_read, is_a_file])
+def test_a_broker_whose_last_but_one_directory_failed_before_its_start_does_not_claim_the_replicas_that_were_there(
+    directory: Callable[[MemoryFileSystem], None],
+) -> None:
+    """It would lead them, and at its next start make empty logs for them in the directory that is left."""
+    settings = {"log_dirs": "/a,/b", "metadata_log_dir": "/meta"}
+    node = LoneNode(**settings)
+    topic_id = create(node, 2)
+    before = node.node.loader.image.topics[topic_id].partitions[1].directory_of(1)
+    assert before == node.broker.logs.ids["/b"]
+    node.node.close()
+    files = node.filesystem
+    files.crash_process()
+    directory(files)
+    for _ in range(2):
+        node = LoneNode(files, **settings)
+        node.run(10_000)
+        partition = node.node.loader.image.topics[topic_id].partitions[1]
+        assert (partition.directory_of(1), partition.has_leader) == (before, False)
+        assert node.node.loader.image.topics[topic_id].partitions[0].has_leader
+        assert TopicPartition("t", 1) not in node.broker.logs.logs
+        node.node.close()
+        files.crash_process()
+
+
 def test_a_replaced_directory_comes_back_empty_under_a_new_id() -> None:
     node = node_with(metadata_log_dir="/meta")
     topic_id = create(node, 3)
