@@ -44,6 +44,8 @@ class DirectoryAssignments:
         self._broker_id = broker_id
         self._logs = logs
         self._own = frozenset(logs.ids.values())
+        self._has_one = len(logs.paths) == 1
+        """Not if others have failed before the start: what was in them is not in the one that is left."""
         self._image: MetadataImage = EMPTY_IMAGE
         self._broker_epoch = broker_epoch
         self._channel = channel
@@ -70,7 +72,7 @@ class DirectoryAssignments:
     def on_placed(self, key: TopicIdPartition) -> None:
         """The log is there."""
         topic = self._image.topics.get(key.topic_id)
-        if topic is not None and key.partition in topic.partitions and len(self._own) > 1:
+        if topic is not None and key.partition in topic.partitions and not self._has_one:
             self._look_at(topic, key.partition)
 
     def _look_at(self, topic: TopicImage, number: int) -> None:
@@ -91,7 +93,7 @@ class DirectoryAssignments:
         replicas, known = partition.replicas, partition.directory_of(self._broker_id)
         if self._broker_id not in replicas:
             return None
-        if len(self._own) == 1:
+        if self._has_one:
             (place,) = self._own
             is_known = known in (place, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY)
             return place if not is_known and has_it else None

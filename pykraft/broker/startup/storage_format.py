@@ -133,7 +133,13 @@ def format_directories(
         voters = NO_VOTERS
     voters = first_voters(config, cluster_id) if voters is None else voters
     for directory in directories:
-        filesystem.make_directory(directory)
+        try:
+            filesystem.make_directory(directory)
+        except (FileExistsError, NotADirectoryError):
+            raise ConfigError(
+                f"{directory} is a file, or below one, but must be a directory: move the file away, or name another"
+                " directory"
+            ) from None
         is_voters = directory == config.metadata_dir and config.node_id in voters.voters and config.is_controller
         directory_id = voters.voters[config.node_id].key.directory_id if is_voters else Uuid.random(random)
         if directory == config.metadata_dir:
@@ -167,13 +173,15 @@ def check_formatted(
 ) -> Mapping[str, MetaProperties]:
     """The meta.properties of the node's directories; ConfigError says what to do if they are missing or another's.
 
-    A directory that cannot be read is left out, and put into `failures`, while another one can. OSError if none can, or
-    if the unreadable one is that of the metadata."""
+    A directory that cannot be read, or is a file, is left out, and put into `failures`, while another one can. OSError
+    if none can, or if the unreadable one is that of the metadata."""
     found: dict[str, MetaProperties] = {}
     failures = {} if failures is None else failures
     for directory in config.directories:
         try:
             properties = read_meta_properties(filesystem, directory) if filesystem.exists(directory) else None
+            if properties is None and filesystem.exists(directory):
+                filesystem.list(directory)  # NotADirectoryError: a file is in its place
         except OSError as error:
             failures[directory] = error
             if directory == config.metadata_dir or failures.keys() >= set(config.log_dirs):

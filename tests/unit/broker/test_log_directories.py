@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -184,13 +185,25 @@ def test_without_the_metadata_log_or_without_any_directory_the_node_stops(
         node.run(1000)
 
 
-def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_are_not_made_elsewhere() -> None:
+def cannot_be_read(filesystem: MemoryFileSystem) -> None:
+    filesystem.failed_folders.add("/b")
+
+
+def is_a_file(filesystem: MemoryFileSystem) -> None:
+    filesystem.remove("/b")
+    filesystem.write("/b", b"")
+
+
+@pytest.mark.parametrize("directory", [cannot_be_read, is_a_file])
+def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_are_not_made_elsewhere(
+    directory: Callable[[MemoryFileSystem], None],
+) -> None:
     node = node_with(metadata_log_dir="/meta")
     topic_id = create(node, 3)
     ids = dict(node.broker.logs.ids)
     node.node.close()
     node.filesystem.crash_process()
-    node.filesystem.failed_folders.add("/b")
+    directory(node.filesystem)
     again = node_with(node.filesystem, metadata_log_dir="/meta")
     again.run(10_000)
     assert sorted(again.node.loader.image.brokers[1].directories) == sorted(ids[path] for path in ("/a", "/c"))
@@ -201,6 +214,31 @@ def test_a_directory_that_has_failed_before_the_start_is_left_out_and_its_logs_a
     again.run()
     held = [each.directory for each in again.broker.logs.online for key in each.logs if key.topic == "u"]
     assert held == ["/a", "/c"]
+
+
+@pytest.mark.parametrize("directory", [cannot_be_read, is_a_file])
+def test_a_broker_whose_last_but_one_directory_failed_before_its_start_does_not_claim_the_replicas_that_were_there(
+    directory: Callable[[MemoryFileSystem], None],
+) -> None:
+    """It would lead them, and at its next start make empty logs for them in the directory that is left."""
+    settings = {"log_dirs": "/a,/b", "metadata_log_dir": "/meta"}
+    node = LoneNode(**settings)
+    topic_id = create(node, 2)
+    before = node.node.loader.image.topics[topic_id].partitions[1].directory_of(1)
+    assert before == node.broker.logs.ids["/b"]
+    node.node.close()
+    files = node.filesystem
+    files.crash_process()
+    directory(files)
+    for _ in range(2):
+        node = LoneNode(files, **settings)
+        node.run(10_000)
+        partition = node.node.loader.image.topics[topic_id].partitions[1]
+        assert (partition.directory_of(1), partition.has_leader) == (before, False)
+        assert node.node.loader.image.topics[topic_id].partitions[0].has_leader
+        assert TopicPartition("t", 1) not in node.broker.logs.logs
+        node.node.close()
+        files.crash_process()
 
 
 def test_a_replaced_directory_comes_back_empty_under_a_new_id() -> None:

@@ -149,7 +149,7 @@ def test_what_cannot_be_assigned_has_its_error() -> None:
 def told(*images: MetadataImage, before: MetadataImage = EMPTY_IMAGE) -> Sequence[int]:
     """The partitions of the only topic of which broker 1, whose directory is NEW, tells after these images."""
     channel = ControllerChannel("directory-assignments", lambda: Node(2, "controller", 9093), 1000)
-    assignments = DirectoryAssignments(1, LogDirectories([], {"/data": NEW}), lambda: 7, channel)
+    assignments = DirectoryAssignments(1, LogDirectories([], {"/data": NEW}, paths=["/data"]), lambda: 7, channel)
     for image in images:
         finish(assignments.apply(MetadataDelta.between(before, image), image))
         before = image

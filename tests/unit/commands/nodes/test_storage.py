@@ -64,6 +64,15 @@ def test_a_standalone_controller_is_the_only_first_voter(tmp_path: pathlib.Path,
     assert snapshot.voters.voters[1].endpoints == {"CONTROLLER": Endpoint("127.0.0.1", 9093)}
 
 
+@pytest.mark.parametrize("name", ["data", "data/below"])
+def test_a_file_in_the_place_of_a_directory_is_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "data").write_text("")
+    assert format_node(tmp_path, {**STATIC, "log.dirs": str(tmp_path / name)}) == 1
+    assert f"{tmp_path / name} is a file, or below one, but must be a directory" in capsys.readouterr().err
+
+
 def test_a_controller_without_initial_controllers_has_no_voters(tmp_path: pathlib.Path) -> None:
     assert format_node(tmp_path, DYNAMIC, "--no-initial-controllers") == 0
     properties = read_meta_properties(OsFileSystem(), str(tmp_path / "data"))
