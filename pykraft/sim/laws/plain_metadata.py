@@ -70,7 +70,7 @@ def check_plainly(image: MetadataImage, batches: Iterable[RecordBatch]) -> None:
 def _compare(when: str, plain: "_Plain", image: MetadataImage) -> None:
     known = _known(image)
     for what, said in plain.said().items():
-        wrong = {key: (said.get(key), known[what].get(key)) for key in said.keys() | known[what].keys()}
+        wrong = {key: (said.get(key), known[what].get(key)) for key in (*said, *known[what])}
         wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
         require(
             not wrong,
