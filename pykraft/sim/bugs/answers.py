@@ -26,15 +26,15 @@ from pykraft.sim.bugs.planting import bug, put
 from pykraft.storage.answers import TimestampedOffset
 from pykraft.storage.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from pykraft.storage.producer_state import ProducerEntry
+from pykraft.storage.time_lookup import offset_for_timestamp
 
 
 @bug
 def a_timestamp_that_is_looked_for_behind_itself() -> None:
     """A lookup by a timestamp finds the first record that is younger, not the first that is as young."""
-    find = offsets.offset_for_timestamp
 
     def find_later(log: Any, timestamp: int) -> Steps[TimestampedOffset | None]:
-        return find(log, timestamp + 1)
+        return offset_for_timestamp(log, timestamp + 1)
 
     put(offsets, "offset_for_timestamp", find_later)
 

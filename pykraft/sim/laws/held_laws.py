@@ -11,7 +11,7 @@ from pykraft.broker.broker import Broker
 from pykraft.broker.replication.partition import Partition
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
-from pykraft.sim.laws.invariants import require
+from pykraft.sim.laws.invariants import Violation, require
 from pykraft.sim.world.hosts import SimulatedNode
 
 
@@ -43,22 +43,20 @@ class HeldLaws:
 
 
 def _check_replicas(node_id: int, broker: Broker, image: MetadataImage) -> None:
-    where = f"node {node_id} at offset {image.provenance.offset}"
     for place, partition in broker.replicas.partitions.items():
         registration = image.partition(partition.key.topic_id, place.partition)
-        require(
-            registration is not None and node_id in registration.replicas,
-            f"{where} holds {partition} of the topic with id {partition.key.topic_id}; the metadata give it no such "
-            f"replica: {registration}",
-        )
-        assert registration is not None
-        is_newer = partition.partition_epoch > registration.partition_epoch
+        if registration is None or node_id not in registration.replicas:
+            raise Violation(
+                f"node {node_id} at offset {image.provenance.offset} holds {partition} of the topic with id "
+                f"{partition.key.topic_id}; the metadata give it no such replica: {registration}"
+            )
         ours = partition.partition_epoch, partition.leader_epoch, partition.leader_id
         theirs = registration.partition_epoch, registration.leader_epoch, registration.leader
-        require(
-            is_newer or ours == theirs,
-            f"{where} has {place} with partition epoch, leader epoch and leader {ours}; the metadata have {theirs}",
-        )
+        if ours[0] <= theirs[0] and ours != theirs:
+            raise Violation(
+                f"node {node_id} at offset {image.provenance.offset} has {place} with partition epoch, leader epoch "
+                f"and leader {ours}; the metadata have {theirs}"
+            )
 
 
 def _check_given_settings(node_id: int, broker: Broker, image: MetadataImage) -> None:

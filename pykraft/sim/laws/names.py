@@ -70,6 +70,8 @@ LAWS = {
     "Atomic Reads": "a reader of committed data sees all records of committed transactions once, and no others",
     "The Bank's Total": "transfers move money, and neither make nor lose any",
     "Markers": "a transaction is written and ended in one epoch of its producer",
+    "Time of a Transaction": "a transaction is as old as its first partition, and its id does not expire before "
+    "it ends",
     # --- of settings and levels
     "Settings in Force": "a node goes by what the metadata say of a setting, from the moment that it knows",
     "Enough Replicas": "an append is acknowledged when as many logs as demanded have it, and refused for too few",
@@ -260,6 +262,7 @@ SITES = {
     "_check_group": "What Is Stale Is Refused",
     "_check_no_deletion": "What Is Stale Is Refused",
     "_check_transaction": "What Is Stale Is Refused",
+    "_check_times": "Time of a Transaction",
     "_check_repeated": "What Is Stale Is Refused",
     "_check_isr_changes": "What Is Stale Is Refused",
     "_check_block": "One Identity",

@@ -11,6 +11,7 @@ must be an error.
   member that there is not. Offsets of topics that members read are not deleted, and neither is a group with members.
 * *Transactions.* To add partitions, to end or to verify, with an older epoch or another producer id; and to commit
   again what was aborted, or the reverse.
+  Beside that *Time of a Transaction*: one that goes on gets no more time for that, and its id does not expire.
 * *Producers.* A batch of an older epoch, one that leaves a gap, a new epoch that does not begin at 0. One that comes
   again is known as such. A marker of an older coordinator.
 * *Partitions.* A request that believes in another leader epoch; a follower's fetch from a process that was replaced; a
@@ -21,6 +22,7 @@ must be an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -205,6 +207,7 @@ def _check_transaction(name: str, shard: TransactionShard, found: TransactionMet
         verdicts = shard.verify_partitions(key, Expected(producer_id, epoch), place).values() if epoch >= 0 else ()
         require(ErrorCode.NONE not in verdicts, f"{name} has not added {place}, and they pass as verified")
     _check_other_end(name, found)
+    _check_times(name, shard, found, now)
 
 
 def _check_other_end(name: str, found: TransactionMetadata) -> None:
@@ -225,6 +228,22 @@ def _check_other_end(name: str, found: TransactionMetadata) -> None:
                     is_commit,
                     version,
                 )
+
+
+def _check_times(name: str, shard: TransactionShard, found: TransactionMetadata, now: int) -> None:
+    """A transaction is as old as its first partition, and an id with a transaction does not expire, however old it is.
+    Both are asked of a copy."""
+    began = replace(found, state=TransactionState.ONGOING, start_ms=1, last_update_ms=1)
+    after = began.add_partitions([TopicPartition(_NO_TOPIC, 0)], now, found.client_transaction_version)
+    require(after.start_ms == 1, f"{name}: with one more partition its transaction begins at {after.start_ms} again")
+    twin = copy(shard)
+    for state in TransactionState:
+        twin.transactions = {found.transactional_id: replace(began, state=state)}
+        records = twin.expire().records
+        require(
+            bool(records) is (state in AT_REST),
+            f"{name}: were it {state.title}, and unused for ever, {len(records)} records would let it expire",
+        )
 
 
 # --- producers --------------------------------------------------------------------------------------------------------
