@@ -64,6 +64,22 @@ def peek(frame: memoryview) -> tuple[int, int, int]:
     return key, version, correlation_id
 
 
+def decode_request_header(
+    frame: memoryview, header_version: int, max_elements: int
+) -> tuple[int, int, int, str | None, int]:
+    """(api key, api version, correlation id, client id, position after the header) of a request's frame. ProtocolError
+    if it cannot be read. A header with a client id and without tagged fields, as nearly all are, is read here without
+    its decoder."""
+    if len(frame) >= _REQUEST_HEADER.size:
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        end = _REQUEST_HEADER.size + length
+        if length >= 0 and end < len(frame) and (header_version == 1 or not frame[end]):
+            name = str(frame[_REQUEST_HEADER.size : end], "utf-8", "replace")
+            return key, version, correlation_id, name, end + header_version - 1
+    header, position = RequestHeader.decode_from(frame, header_version, 0, max_elements)
+    return header.api_key, header.api_version, header.correlation_id, header.client_id, position
+
+
 def encode_request(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
     """A request's frame with its size, as parts."""
     return request_frame(type(request), version, correlation_id, client_id, request.encode(version))

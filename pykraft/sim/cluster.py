@@ -408,12 +408,12 @@ class SimulatedCluster:
             for machine in self.nodes.values():
                 if machine.was_active or machine.has_ended:
                     self.active.append(machine.node_id)
-                if machine.was_active:
-                    machine.was_active = False
-                    self.watcher.look(machine)
-                if machine.has_ended:
-                    machine.has_ended = False
-                    self.faults.on_end(machine)
+                    if machine.was_active:
+                        machine.was_active = False
+                        self.watcher.look(machine)
+                    if machine.has_ended:
+                        machine.has_ended = False
+                        self.faults.on_end(machine)
             if self.scheduler.steps == _MOST_STORMY_STEPS:
                 self._end_storm()
         except (Exception, FatalFault) as error:

@@ -32,7 +32,13 @@ from typing import Any, NamedTuple
 from pykraft.common.core import Steps
 from pykraft.common.errors import ErrorCode, ProtocolError
 from pykraft.protocol.api import ListenerKind, advertised, formats
-from pykraft.protocol.header import API_VERSIONS_KEY, RequestHeader, encode_response, peek, request_header_version
+from pykraft.protocol.header import (
+    API_VERSIONS_KEY,
+    decode_request_header,
+    encode_response,
+    peek,
+    request_header_version,
+)
 from pykraft.protocol.messages.brokers import EnvelopeRequest
 from pykraft.protocol.messages.cluster import ANY_NODE, ApiVersionsRequest, ApiVersionsResponse
 from pykraft.protocol.messages.data import ProduceRequest
@@ -162,27 +168,28 @@ class ServerChannel:
         """The content of a frame: a request, or why the channel itself refuses it; None if it is read in steps."""
         found = self._formats.get(bytes(frame[:4]))
         header_version = self._header_of_unknown(frame) if found is None else found.header_version
-        header, position = RequestHeader.decode_from(frame, header_version, 0, MAX_REQUEST_ELEMENTS)
+        header = decode_request_header(frame, header_version, MAX_REQUEST_ELEMENTS)
+        api_key, api_version, correlation_id, client_id, position = header
         context = RequestContext(
             self.connection_id,
             self.listener,
             self.kind,
             self.principal,
-            header.client_id,
+            client_id,
             self._client_address,
-            header.api_key,
-            0 if found is None else header.api_version,
-            header.correlation_id,
+            api_key,
+            0 if found is None else api_version,
+            correlation_id,
             len(frame),
         )
         if found is None:
             return context, ErrorCode.UNSUPPORTED_VERSION
         try:
-            message, _ = found.request.decode_from(frame, header.api_version, position, READ_AT_ONCE)
+            message, _ = found.request.decode_from(frame, api_version, position, READ_AT_ONCE)
         except TooManyElementsError:
             self.reading = _read_in_steps(found.request, frame, context, position)
             return context, None
-        if isinstance(message, ApiVersionsRequest) and header.api_version >= 3 and not _is_legal(message):
+        if isinstance(message, ApiVersionsRequest) and api_version >= 3 and not _is_legal(message):
             return context, ErrorCode.INVALID_REQUEST
         return context, message
 
