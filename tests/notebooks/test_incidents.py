@@ -184,4 +184,4 @@ def test_every_incident_has_a_notebook_and_every_line_of_its_cure_is_one_of_the_
     assert [int(path.name[1]) for path in PATHS] == NUMBERS
     for number in NUMBERS:
         for script in (make(number).CURE, *(wrong.script for wrong in make(number).WRONG)):
-            assert all(re.match(r"kafka-[a-z-]+ --|({'|'.join(_BY_HAND)})\b", line) for _, line in script)
+            assert all(re.match(rf"kafka-[a-z-]+ |({'|'.join(_BY_HAND)})\b", line) for _, line in script)
