@@ -7,25 +7,39 @@ compares, so the numbers that a reader sees are those of the code.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from pykraft.client.consuming.fetcher import FetchedRecord
+from pykraft.common.types import TopicPartition
 from pykraft.common.version import VERSION
 from pykraft.course.authoring import build
 from pykraft.course.authoring.execute import read
 from pykraft.course.incidents.catalogue import INCIDENTS, make
 from pykraft.course.incidents.console import Console
 from pykraft.course.incidents.debrief import measure, read_measured, ways
+from pykraft.course.incidents.desks import CREDIT, DEBIT, Book, Lane
 from pykraft.course.incidents.incident import LOST, OPEN, SOLVED, Shift, read_link, replayed
+from pykraft.course.incidents.mailers import Mails
 from pykraft.course.incidents.terminal import Terminal
 from pykraft.course.incidents.world import World
 from pykraft.course.places import INCIDENTS as FOLDER
+from pykraft.runtime.client_thread import hosted_by, time_of_day_ms
 from pykraft.viz.drawing.svg import overlaps
 from tests.notebooks.test_form import links
 
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 NUMBERS = sorted(INCIDENTS)
+
+
+_BY_HAND = (
+    *("restart-broker", "start-consumer", "stop-consumer", "log", "metrics", "settings", "set-mailers", "start-mailer"),
+    *("stop-mailer", "set-ledger", "format-controller"),
+)
 
 
 def test_the_cure_ends_the_first_incident_and_its_link_is_the_same_history() -> None:
@@ -79,7 +93,7 @@ def test_a_link_that_is_none_is_refused_with_the_reason(link: str) -> None:
 def terminal() -> Terminal:
     world = World(1, brokers=1)
     world.run_to(4_000)
-    return Terminal(world, {})
+    return Terminal(world, {}, {"its.properties": lambda folder: "node.id=1"})
 
 
 @pytest.mark.parametrize(
@@ -96,11 +110,65 @@ def terminal() -> Terminal:
         ("kafka-dump-log --files /etc/hostname", "no such command"),
         ("rm -rf /", "no such command"),
         ("help", "kafka-consumer-groups"),
+        ("kafka-transactions list", "TransactionalId"),
+        ("kafka-metadata-quorum --command-config /etc/hostname add-controller", "takes its.properties"),
+        ("kafka-metadata-quorum --command-config=its.properties add-controller", "process.roles"),
         ("kafka-delete-records --offset-json-file '{\"partitions\": []}'", "delete"),
     ],
 )
 def test_the_terminal_answers_as_kafkas_tools_do_and_opens_no_file(terminal: Terminal, line: str, said: str) -> None:
     assert said in terminal.run(line)
+
+
+def test_a_command_takes_the_time_of_day_from_the_world_in_which_it_runs() -> None:
+    world = World(1, brokers=1)
+    with hosted_by(world.hosts):
+        assert time_of_day_ms() == world.time_ms
+    assert time_of_day_ms() > world.time_ms
+
+
+@dataclass
+class _Moment:
+    """The clock of a world, and no other part of it."""
+
+    now_ms: int = 0
+
+    @property
+    def time_ms(self) -> int:
+        return self.now_ms
+
+
+def _record(partition: int, offset: int, value: bytes = b"") -> FetchedRecord:
+    record = SimpleNamespace(offset=offset, value=value)
+    return cast(FetchedRecord, SimpleNamespace(topic_partition=TopicPartition("t", partition), record=record))
+
+
+def test_the_book_counts_payments_that_are_whole_late_twice_or_half() -> None:
+    moment = cast(Any, _Moment())
+    lane = Lane(moment, first=0, every_ms=1_000)
+    book = Book(moment, [lane], late_ms=20_000, half_ms=15_000)
+    moment.now_ms = 3_000
+    for side, payment in ((DEBIT, 0), (CREDIT, 0), (CREDIT, 2), (DEBIT, 0)):
+        book.note(_record(side, 0, b"%d" % payment))
+    assert (book.settled, book.waiting, book.late, book.twice, book.half) == (1, 2, 0, 1, 0)
+    moment.now_ms = 23_000
+    assert (book.settled, book.waiting, book.late, book.half) == (1, 22, 2, 1)
+    book.note(_record(DEBIT, 1, b"2"))
+    assert (book.settled, book.late, book.half) == (2, 2, 0), "late as before: one waits, and one was settled too late"
+
+
+def test_mails_count_records_that_were_sent_again_and_those_that_nobody_will_ever_send() -> None:
+    committed = {0: 3}
+    reading = cast(Any, SimpleNamespace(committed=lambda: committed, topic="t"))
+    mails = Mails(cast(Any, _Moment()), reading, partitions=1)
+    for offset in (0, 1, 1):
+        mails.send(_record(0, offset))
+    assert (mails.sent, mails.again, mails.old_again) == (2, 1, 0)
+    assert (mails.never(held={(0, 2)}), mails.never(held=set())) == (0, 1)
+    mails.settle()
+    for offset in (1, 2, 3, 3):
+        mails.send(_record(0, offset))
+    assert (mails.again, mails.old_again, mails.never(held=set())) == (3, 1, 0)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -116,7 +184,4 @@ def test_every_incident_has_a_notebook_and_every_line_of_its_cure_is_one_of_the_
     assert [int(path.name[1]) for path in PATHS] == NUMBERS
     for number in NUMBERS:
         for script in (make(number).CURE, *(wrong.script for wrong in make(number).WRONG)):
-            assert all(
-                re.match(r"kafka-[a-z-]+ --|(restart-broker|start-consumer|stop-consumer)\b", line)
-                for _, line in script
-            )
+            assert all(re.match(rf"kafka-[a-z-]+ |({'|'.join(_BY_HAND)})\b", line) for _, line in script)

@@ -55,7 +55,7 @@ class EndlessRebalance(Incident):
         WrongCure(
             "commit before the mails are sent",
             ((10, "set-mailers commit=before"),),
-            "No invoice is sent twice any more, and the lag is gone. Then a mailer's machine stops, and what it had "
+            "Soon no invoice is sent again, and the lag is gone. Then a mailer's machine stops, and what it had "
             "committed and not sent is never sent.",
         ),
         WrongCure(
