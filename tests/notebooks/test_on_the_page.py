@@ -1,4 +1,5 @@
-"""JupyterLab's page, in Chromium on a screen of 1,280 pixels: each picture of the course speaks, and can be read.
+"""JupyterLab's page, in Chromium on a screen of 1,280 pixels: each picture of the course speaks, and can be read, and
+nothing has to be scrolled sideways.
 
 What a page shows is measured there. What every committed notebook holds is computed from its drawings, at the width
 that JupyterLab has left for them.
@@ -6,18 +7,21 @@ that JupyterLab has left for them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from pykraft.course.asking.question_file import questions, scales
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
+from pykraft.course.progress import FILE
 from pykraft.viz.drawing.alternative import SVG
 from pykraft.viz.drawing.svg import SMALLEST, Svg
 from tests.harness.browser import browser, missing_browser
-from tests.harness.jupyter_page import Page, copy_course, jupyterlab
+from tests.harness.jupyter_page import DRAWN, Page, copy_course, jupyterlab
 from tests.notebooks.test_alternatives import PATHS, pictures
 
 LEAST_PIXELS = 9
@@ -102,3 +106,41 @@ def test_on_jupyterlabs_page_every_picture_has_an_alternative_and_labels_that_ca
         assert window.ask(MUTE) == [] and window.ask(SMALL, LEAST_PIXELS) == []
         window.ask(f"{IMAGES}[0].removeAttribute('alt')")
         assert len(window.ask(MUTE)) == 1, "it looks"
+
+
+WIDE = """
+const places = document.querySelectorAll(
+  ".jp-Notebook .cm-scroller, .jp-Notebook .jp-OutputArea-output, .jp-Notebook .jp-OutputArea-output *");
+const wide = [...places].filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+return wide.filter(e => /auto|scroll/.test(getComputedStyle(e).overflowX)).map(e => e.textContent.slice(0, 200));
+"""
+A_LINE_THAT_DOES_NOT_BREAK = """
+const place = document.querySelector(".jp-Notebook .jp-OutputArea-output");
+place.innerHTML = "<div style='white-space:nowrap'>" + "HOLDS ".repeat(100) + "</div>";
+"""
+
+
+def guess_everything(home: Path) -> None:
+    """A reader who has guessed each question sees all outputs of the files."""
+    numbers = [path.name[:2] for path in PATHS]
+    guessed = {number: {"guesses": dict.fromkeys([*questions(number), *scales(number)], "1")} for number in numbers}
+    home.mkdir()
+    (home / FILE).write_text(json.dumps({"notebooks": guessed, "labs": {}}))
+
+
+@pytest.mark.long
+@pytest.mark.limit(900)
+@pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser")
+def test_on_jupyterlabs_page_no_code_and_no_output_of_the_course_scrolls_sideways(tmp_path: Path) -> None:
+    """With the list of files open, which takes a fifth of the screen."""
+    (tmp_path / "course").mkdir()
+    course = copy_course(tmp_path / "course")
+    guess_everything(tmp_path / "home")
+    with jupyterlab(course, tmp_path) as server, browser() as window:
+        for path in PATHS:
+            window.open(f"{server['url']}lab/tree/notebooks/{path.name}?token={server['token']}&reset")
+            window.until(DRAWN, len(read(path).cells), timeout_s=120)
+            window.until("return document.querySelectorAll('.jp-Notebook .jp-OutputArea-output').length > 10")
+            assert window.ask(WIDE) == [], path.name
+        window.ask(A_LINE_THAT_DOES_NOT_BREAK)
+        assert len(window.ask(WIDE)) == 1, "it measures"

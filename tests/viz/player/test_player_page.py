@@ -222,3 +222,15 @@ def test_on_390_pixels_all_is_there_and_nothing_is_beside_the_page(window: Brows
         assert ask(page, "document.querySelectorAll('.pk-cell').length") >= 3
     finally:
         window.command("Emulation.clearDeviceMetricsOverride")
+
+
+@in_chromium
+def test_on_the_width_of_a_notebook_beside_its_list_of_files_the_title_is_whole(window: Browser) -> None:
+    window.command("Emulation.setDeviceMetricsOverride", width=833, height=800, deviceScaleFactor=1, mobile=False)
+    try:
+        page = opened(window)
+        title = "document.querySelector('.pk-head h3')"
+        assert ask(page, f"{title}.scrollWidth <= {title}.clientWidth && {title}.textContent.length > 30")
+        assert ask(page, "document.querySelector('.pk-tally').offsetTop") > ask(page, f"{title}.offsetTop")
+    finally:
+        window.command("Emulation.clearDeviceMetricsOverride")
