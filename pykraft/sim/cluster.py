@@ -45,7 +45,7 @@ from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.node_files import BROKER_PORT, CONTROLLER_PORT, node_properties, voters_to_begin_with
 from pykraft.sim.report import Report, SimulationFailed
 from pykraft.sim.security import ClusterSecurity
-from pykraft.sim.trouble.disk_faults import DiskFaults
+from pykraft.sim.trouble.directory_faults import DirectoryFaults
 from pykraft.sim.trouble.knobs import Knobs, TransactionKnobs, draw, leave_out
 from pykraft.sim.trouble.omissions import NOTHING
 from pykraft.sim.trouble.voter_changes import VoterKnobs
@@ -123,7 +123,7 @@ class SimulatedCluster:
         about = self.knobs.security, self.knobs.brokers, self.scheduler, self.network
         self.security = ClusterSecurity(*about, self._dice, self._report)
         self._make_nodes()
-        self.faults = DiskFaults(
+        self.faults = DirectoryFaults(
             self.knobs,
             self.nodes,
             self.scheduler,
@@ -147,6 +147,8 @@ class SimulatedCluster:
         self._recreation: RecreationWorkload | None = None
         self._rooms: list[Room] = []
         self._make_clients()
+        if self.watcher.directories is not None:
+            self.watcher.directories.quiet.is_quiet = self.faults.is_quiet
         world = self.watcher, self.scheduler, self.network, self._time_ms, self._dice
         self.strangers = ForeignWorkload(self.knobs, self.nodes, self.cluster_id, *world)
         self.is_storm_over = self.is_settled = False
@@ -186,7 +188,7 @@ class SimulatedCluster:
 
     def _format(self, machine: SimulatedNode, voters: VoterSet | None = NO_VOTERS, dice: Random | None = None) -> None:
         about = machine.config, self.cluster_id, machine.filesystem, dice or self._dice(f"format {machine.life}")
-        format_directories(*about, EPOCH_MS, voters, False, self._levels, self.security.first_records)
+        format_directories(*about, EPOCH_MS, voters, True, self._levels, self.security.first_records)
         machine.filesystem.sync_all()
 
     def _start_first(self, machine: SimulatedNode) -> None:

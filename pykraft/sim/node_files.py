@@ -31,7 +31,7 @@ def node_properties(knobs: Knobs, node_id: int, brokers: Sequence[int], controll
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         **_quorum(knobs, node_id, controllers),
-        "log.dirs": "/data",
+        **_directories(knobs, is_broker),
         "auto.create.topics.enable": "false",
         **knobs.properties,
         **_rack_of(knobs, node_id),
@@ -51,6 +51,14 @@ def _quorum(knobs: Knobs, node_id: int, controllers: Sequence[int]) -> dict[str,
         "controller.quorum.bootstrap.servers": ",".join(f"node-{n}:{CONTROLLER_PORT}" for n in controllers),
         **({"controller.quorum.auto.join.enable": "true"} if joins else {}),
     }
+
+
+def _directories(knobs: Knobs, is_broker: bool) -> dict[str, object]:
+    if knobs.directories is None or not is_broker:
+        return {"log.dirs": "/data"}
+    metadata_path = knobs.directories.metadata_path
+    log_dirs = {"log.dirs": ",".join(knobs.directories.paths)}
+    return {**log_dirs, "metadata.log.dir": metadata_path} if metadata_path else {**log_dirs}
 
 
 def _rack_of(knobs: Knobs, node_id: int) -> dict[str, object]:

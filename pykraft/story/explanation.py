@@ -76,6 +76,8 @@ def _cluster(knobs: Knobs) -> Iterator[str]:
         "quotas that change": knobs.limits.quotas_ms is not None,
         "rules of access that change": knobs.limits.rules_ms is not None,
         "brokers and consumers in racks": bool(knobs.racks),
+        "disks and clocks that go wrong": knobs.disks is not None,
+        "several log directories of a broker, which fail": knobs.directories is not None,
     }
     yield from (words for words, is_there in others.items() if is_there)
 

@@ -16,6 +16,22 @@ KINDS = ("election", "commit", "truncation", "rebalance", "isr", "fault", "crash
 """`law` is a law that was broken; `isr` is a change of in-sync replicas; `you` is what a person did."""
 
 _HOST_PREFIX = "node-"
+_OTHER_DISK = ("old_disk", "repair", "lost_folders", "replace_directory")
+"""Where a process is ended so that an administrator can do this to its disk: that is no crash of its own."""
+_MOMENTS = {
+    "now": "",
+    "append": " at its next append",
+    "create": " when its next file is made",
+    "read": " at its next read",
+    "rename": " when a folder is renamed there",
+    "sync": " at its next sync",
+    "write": " at its next checkpoint",
+}
+_OUTCOMES = {
+    "replaced": "it is empty, and has another id",
+    "emptied": "it has its id, and no logs any more",
+    "torn": "what was not synced there is lost",
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +50,12 @@ class Mark:
 def marks_of(step: int, events: Iterable[TraceEvent], quorum_leaders: Sequence[int]) -> Iterator[Mark]:
     """The marks that a step's events make. `quorum_leaders` are the nodes that lead the metadata quorum, or think so:
     only a leader commits, the others hear of it."""
+    handled: set[object] = set()
     for event in events:
+        if event.node == SIMULATOR and event.name in _OTHER_DISK:
+            handled.add(event.fields["node"])
+        if event.node == SIMULATOR and event.name == "ended" and event.fields["node"] in handled:
+            continue
         for kind, text in _from_simulator(event) if event.node == SIMULATOR else _from_node(event, quorum_leaders):
             node = event.fields.get("node") if event.node == SIMULATOR else event.node
             yield Mark(step, kind, text, node if isinstance(node, int) else None)
@@ -81,6 +102,21 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "fault", f"node {fields['node']} will crash in one of its next writes"
         case "disk_error":
             yield "fault", f"disk error: one of the next writes of node {fields['node']} fails"
+        case (
+            "old_disk"
+            | "full_disk"
+            | "bit_rot"
+            | "repair"
+            | "lost_folders"
+            | "fail_directory"
+            | "mend_directory"
+            | "replace_directory"
+        ):
+            yield "fault", _of_disk(event)
+        case "clock":
+            direction = "forward" if fields["by_ms"] > 0 else "back"
+            seconds = abs(fields["by_ms"]) / 1000
+            yield "fault", f"clock skew: the clock of node {fields['node']} is set {direction} by {seconds:,g} s"
         case "cut" if fields["links"]:
             yield "fault", f"network partition: {_links(fields['links'])}"
         case "mend" if fields["links"]:
@@ -102,6 +138,31 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "client", f"crash: {_client(event)} ends"
         case "member_naps" | "client_naps":
             yield "client", f"pause: {_client(event)} does nothing for a while"
+
+
+def _of_disk(event: TraceEvent) -> str:
+    """What befalls a disk, or a log directory."""
+    fields = event.fields
+    node = fields["node"]
+    match event.name:
+        case "old_disk" if fields["is_empty"]:
+            return f"disk replaced: node {node} is to begin again on an empty disk"
+        case "old_disk":
+            return f"disk replaced: node {node} is to begin again on an older copy of its disk"
+        case "full_disk":
+            return f"disk full: node {node} has room for {fields['left']:,} more bytes"
+        case "bit_rot":
+            return f"disk corruption: bytes of {fields['file']} rot on node {node}"
+        case "repair":
+            return f"disk repaired: node {node} is to begin again without the folders in which bytes have rotted"
+        case "lost_folders":
+            return f"folders lost: node {node} is to begin again without its closed segments"
+        case "fail_directory":
+            return f"log directory fails: {fields['directory']} of node {node} breaks{_MOMENTS[fields['at']]}"
+        case "mend_directory":
+            return f"log directory works: {fields['directory']} of node {node} can be read again"
+        case _:
+            return f"log directory replaced: {fields['directory']} of node {node}; {_OUTCOMES[fields['outcome']]}"
 
 
 def _records(count: int) -> str:

@@ -53,9 +53,10 @@ def test_rot_is_read_while_it_is_shown_and_goes_with_what_is_cut_or_written_to_a
     disk.make_directory("/d")
     file = disk.open("/d/a")
     file.append(b"abcdef")
+    disk.shows_damage = False
     disk.rot("/d/a", {1: 1, 4: 2})
     assert (file.read(0, 6), disk.read("/d/a")) == (b"abcdef", b"abcdef")
-    disk.shows_rot = True
+    disk.shows_damage = True
     assert (file.read(0, 6), file.read(1, 2), disk.read("/d/a")) == (b"accdgf", b"cc", b"accdgf")
     other = disk.copy()
     file.truncate(4)

@@ -44,8 +44,13 @@ class OfflineReplicas:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
 
     def holds(self, key: TopicIdPartition) -> bool:
-        """Whether this replica is offline, or may be: then no log is made for it."""
-        return self.keys.get(key.topic_partition) == key or not self._logs.may_create(key)
+        """Whether this replica is offline, or may be: then no log is made for it. A log that is there needs not be made:
+        the controller had noted its move, and the process before died without it."""
+        if self.keys.get(key.topic_partition) == key:
+            return True
+        log = self._logs.logs.get(key.topic_partition)
+        is_there = log is not None and log.topic_id in (None, key.topic_id)
+        return not is_there and not self._logs.may_create(key)
 
     def take_out(
         self, partitions: Mapping[TopicPartition, Partition], serve_no_longer: Callable[[TopicPartition], None]

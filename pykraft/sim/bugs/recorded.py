@@ -23,6 +23,7 @@ PARTS = {
     "snapshot": "snapshots of the metadata",
     "feature level": "levels, and the records that they allow",
     "disk": "what rots, is full, or is another disk; and a clock that is set",
+    "log directory": "what a failed log directory takes, and how a replica moves to another",
     "setting": "settings that change: from when on they hold, and where",
     "fetch session": "incremental fetches",
     "client": "what a client takes for its answer",
@@ -154,6 +155,11 @@ RECORDED = {
     "a_session_by_the_wall_clock": Recorded("disk", "Clocks May Be Set", 8163),
     "a_file_that_goes_by_the_wall_clock": Recorded("disk", "Clocks May Be Set", 8239),
     "an_empty_follower_that_is_taken_into_the_isr": Recorded("disk", "A Replaced Disk Is Not in Sync", 8158),
+    "a_failed_directory_that_is_not_reported": Recorded("log directory", "Others Lead What Has Failed", 8251),
+    "a_failed_directory_that_fences_its_broker": Recorded("log directory", "A Failed Directory Takes Its Own", 8251),
+    "a_failed_directory_that_ends_its_node": Recorded("log directory", "A Failed Directory Takes Its Own", 8251),
+    "a_failed_directory_whose_replicas_stay": Recorded("log directory", "Nothing of a Failed Directory", 8251),
+    "a_failed_log_that_is_made_again": Recorded("log directory", "Committed Stays", 8255),
     "a_members_epoch_that_no_transaction_proves": Recorded(
         "transaction coordinator", "Commits Come from Members", 44001
     ),

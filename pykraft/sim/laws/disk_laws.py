@@ -16,7 +16,7 @@ only after its session has passed in silence; and deleted files go after their d
 Follows KIP-858, KIP-966, kafka.server.ReplicaManager and org.apache.kafka.controller.BrokerHeartbeatManager.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pykraft.broker.broker import Broker
 from pykraft.common.settings.topic_config import FILE_DELETE_DELAY_MS
@@ -55,10 +55,9 @@ class DiskLaws:
         newest_image: Callable[[], MetadataImage | None],
         now: Callable[[], int],
     ) -> None:
-        self._nodes, self._history_of, self._newest_image = nodes, history_of, newest_image
-        self.replaced: set[int] = set()
-        """Nodes that have begun again on another disk."""
-        self._sessions = _Sessions(nodes, now)
+        self._newest_image = newest_image
+        self.others = OtherDisks(nodes, history_of, newest_image)
+        self._sessions = Sessions(nodes, now)
         self._deleted = _DeletedFiles(now)
         for machine in nodes.values():
             machine.on_boot = _on_boot(machine)
@@ -71,10 +70,7 @@ class DiskLaws:
         self._sessions.look(machine, self._newest_image())
         if node.broker is not None:
             self._deleted.look(machine, node.broker)
-            if machine.node_id in self.replaced:
-                self._check_in_sync(machine.node_id, node.broker)
-            if self.replaced:
-                self._check_joining(machine.node_id, node.broker)
+            self.others.look(machine.node_id, node.broker)
 
     def note_end(self, machine: SimulatedNode) -> None:
         """A life of this node is over."""
@@ -86,6 +82,26 @@ class DiskLaws:
             not machine.filesystem.refusals,
             f"node {machine.node_id} goes on, though its only log directory was full at a write",
         )
+
+
+class OtherDisks:
+    """Brokers that have begun again on another disk."""
+
+    def __init__(
+        self,
+        nodes: Mapping[int, SimulatedNode],
+        history_of: Callable[[TopicIdPartition], PartitionHistory],
+        newest_image: Callable[[], MetadataImage | None],
+    ) -> None:
+        self._nodes, self._history_of, self._newest_image = nodes, history_of, newest_image
+        self.replaced: set[int] = set()
+        """Their node ids."""
+
+    def look(self, node_id: int, broker: Broker) -> None:
+        if node_id in self.replaced:
+            self._check_in_sync(node_id, broker)
+        if self.replaced:
+            self._check_joining(node_id, broker)
 
     def _check_in_sync(self, node_id: int, broker: Broker) -> None:
         image = self._newest_image()
@@ -148,7 +164,7 @@ def check_start(node_id: int, log: UnifiedLog, rotten: Callable[[str], tuple[int
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-class _Sessions:
+class Sessions:
     """When the active controllers have heard of the brokers, and which of these are fenced."""
 
     def __init__(self, nodes: Mapping[int, SimulatedNode], now: Callable[[], int]) -> None:
@@ -179,6 +195,10 @@ class _Sessions:
 
     def check_fenced(self, before: MetadataImage, image: MetadataImage) -> None:
         """No broker that runs is fenced unless its session was over, or it wanted to be."""
+        for broker_id in self._fenced_early(before, image):
+            raise Violation(f"broker {broker_id} is fenced, and was silent for a whole session at no time")
+
+    def _fenced_early(self, before: MetadataImage, image: MetadataImage) -> Iterator[int]:
         for broker_id, known in image.brokers.items():
             was = before.brokers.get(broker_id)
             if was is None or was.epoch != known.epoch or was.fenced or not known.fenced or was.in_controlled_shutdown:
@@ -187,10 +207,8 @@ class _Sessions:
             if node is None or node.broker is None or is_stopping or node.broker.lifecycle.epoch != known.epoch:
                 continue
             silent_ms = self._silent.get(broker_id)
-            require(
-                silent_ms is not None and self._now() - silent_ms <= _REMEMBERED_MS,
-                f"broker {broker_id} is fenced, and was silent for a whole session at no time",
-            )
+            if silent_ms is None or self._now() - silent_ms > _REMEMBERED_MS:
+                yield broker_id
 
 
 class _DeletedFiles:

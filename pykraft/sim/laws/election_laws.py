@@ -33,7 +33,7 @@ class ElectionLaws:
         self._noted: dict[int, MetadataImage] = {}
         self._newest: Mapping[TopicIdPartition, PartitionRegistration] = {}
         self._offset = -1
-        self.preferred = self.unclean = self.eligible = 0
+        self.preferred = self.unclean = self.last_known = self.eligible = 0
         """So many leaders were elected in each way."""
 
     def note(self, node_id: int, image: MetadataImage) -> None:
@@ -72,7 +72,10 @@ class ElectionLaws:
     def _count(self, before: PartitionRegistration, after: PartitionRegistration) -> None:
         if not after.has_leader:
             return
-        self.unclean += after.leader_recovery_state == RECOVERING
+        if after.leader_recovery_state == RECOVERING:
+            is_last_known = before.last_known_leader == (after.leader,)
+            self.last_known += is_last_known
+            self.unclean += not is_last_known
         self.eligible += after.leader in before.eligible_leader_replicas
         self.preferred += before.leader in after.isr and after.has_preferred_leader
 

@@ -83,6 +83,15 @@ LAWS = {
     "A Failed Directory Is Offline": "a process whose only log directory has failed at a write does nothing more",
     "A Replaced Disk Is Not in Sync": "a broker on another disk is in an ISR only with everything that is committed",
     "Clocks May Be Set": "what waits for a time waits by a clock that only goes on, whatever the wall clock says",
+    # --- of log directories
+    "A Failed Directory Takes Its Own": "a broker goes on with its other log directories, and what is there is served",
+    "Others Lead What Has Failed": "the controller soon hears of a failed directory: its broker leads nothing of it, "
+    "and another replica that is in sync does",
+    "A Moved Replica Is Whole": "the copy of a log that moves is a beginning of it, and becomes the only log once it "
+    "has everything",
+    "Nothing of a Failed Directory": "what was in a failed directory is not served, nor made again in another, until "
+    "the broker has begun again with it",
+    "Directories Are Known": "in the end the metadata name the directories of each broker, and that of each replica",
     # --- of limits and rights
     "Quotas": "no client gets more bytes than its quota, and none is throttled for what another one used",
     "Rules of Access": "all nodes have the same rules, and allow by them what a look at each rule allows",
@@ -224,10 +233,19 @@ SITES = {
     "ChecksummedLog.check_matching": "Damage Is Found",
     "check_start": "Damage Is Found",
     "DiskLaws._check_offline": "A Failed Directory Is Offline",
-    "DiskLaws._check_joining": "A Replaced Disk Is Not in Sync",
-    "DiskLaws._check_in_sync": "A Replaced Disk Is Not in Sync",
-    "_Sessions.check_fenced": "Clocks May Be Set",
+    "OtherDisks._check_joining": "A Replaced Disk Is Not in Sync",
+    "OtherDisks._check_in_sync": "A Replaced Disk Is Not in Sync",
+    "Sessions.check_fenced": "Clocks May Be Set",
     "_DeletedFiles.look": "Clocks May Be Set",
+    "DirectoryLaws.note_end": "A Failed Directory Takes Its Own",
+    "DirectoryLaws._check_served": "A Failed Directory Takes Its Own",
+    "Fences.check_fenced": "A Failed Directory Takes Its Own",
+    "DirectoryLaws._check_leaders": "Others Lead What Has Failed",
+    "DirectoryLaws._check_leader": "Others Lead What Has Failed",
+    "DirectoryLaws._require_beginning": "A Moved Replica Is Whole",
+    "DirectoryLaws.on_moved": "A Moved Replica Is Whole",
+    "DirectoryLaws._check_places": "Nothing of a Failed Directory",
+    "DirectoryLaws.check_end": "Directories Are Known",
     "Rereader._read": "Consumers See What Is Committed",
     "QuotaLaws.see": "Quotas",
     "QuotaLaws._check_written": "Quotas",

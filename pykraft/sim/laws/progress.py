@@ -43,6 +43,9 @@ class Progress:
     preferred_elections: int = 0
     """Leaderships that went back to the first replica from another that was in sync."""
     unclean_elections: int = 0
+    last_known_elections: int = 0
+    """Of the last known leader, where ISR and ELR are empty (KIP-966). They need no leave, and are
+    recovered like unclean ones."""
     elr_elections: int = 0
     """Leaders that came from the ELR."""
     reassignments_completed: int = 0
@@ -87,6 +90,13 @@ class Progress:
     disks_replaced: int = 0
     """By older ones, or by empty ones: of brokers."""
     clock_jumps: int = 0
+    directories_failed: int = 0
+    """Log directories whose disk has broken; one that is replaced later, too."""
+    directories_replaced: int = 0
+    directory_moves: int = 0
+    """Replicas that have moved between the directories of a broker."""
+    moves_cut: int = 0
+    """Moves from or to a directory that failed."""
     foreign_answers: int = 0
     """Requests of strangers that were answered."""
     member_commits: int = 0

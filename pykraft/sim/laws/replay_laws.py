@@ -31,6 +31,7 @@ from pykraft.broker.coordination.coordinators import GROUP_TOPIC, GroupCoordinat
 from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.common.core import Promise
 from pykraft.common.timer import Timer
+from pykraft.common.types import TopicPartition
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.coordinator.replay import replay
 from pykraft.coordinator.shard_timer import ShardTimer
@@ -130,6 +131,8 @@ def check_shards(machines: Iterable[SimulatedNode], topic: str, number: int) -> 
         coordinator = _coordinator(machine, topic)
         if coordinator is None or number not in coordinator.runtime.active_partitions():
             continue
+        if not has_log(machine, TopicPartition(topic, number)):
+            continue
         log = _log_of(machine, topic)
         check_shard(machine, topic, number, log.batches(number))
         if isinstance(coordinator, GroupCoordinator):
@@ -148,6 +151,16 @@ def check_shard(machine: SimulatedNode, topic: str, number: int, found: Iterable
         change.apply(fresh)
     known, expected = _kept(coordinator.runtime.active(number)), _kept(fresh)
     require(known == expected, f"the shard of {topic}-{number} on {machine.name} has {known}; its log {expected}")
+
+
+def has_log(machine: SimulatedNode, place: TopicPartition) -> bool:
+    """Whether the node can read this log. One whose directory has failed it cannot, and what it coordinates there it
+    gives up when it hears of the next leader."""
+    broker = None if machine.node is None else machine.node.broker
+    if broker is None or not broker.logs.failures:
+        return broker is not None
+    partition = broker.replicas.partitions.get(place)
+    return partition is not None and not partition.log.is_closed
 
 
 def _log_of(machine: SimulatedNode, topic: str) -> InternalLog:

@@ -24,6 +24,7 @@ from pykraft.coordinator.transaction.config import TRANSACTION_TOPIC
 from pykraft.metadata.image import MetadataImage, PartitionRegistration
 from pykraft.raft.quorum_state import Candidate, Leader, Role
 from pykraft.sim.laws.committed_group_laws import SharedInternalHistory
+from pykraft.sim.laws.directory_laws import DirectoryLaws
 from pykraft.sim.laws.disk_laws import ChecksummedLog, DiskLaws
 from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.foreign_laws import foreign_history
@@ -103,6 +104,8 @@ class Watcher:
         """None where no settings change."""
         self.disks: DiskLaws | None = None
         """None where no disk or clock goes wrong."""
+        self.directories: DirectoryLaws | None = None
+        """None where each broker has one log directory."""
         self.more_looks: list[Callable[[SimulatedNode], None]] = []
         """Laws that look at each node on which something has happened."""
         self._is_ending = False
@@ -179,6 +182,18 @@ class Watcher:
         self.disks = DiskLaws(self._nodes, self.history_of, self.newest_image, now)
         self.more_looks.append(self.disks.look)
 
+    def watch_directories(self, now: Callable[[], int]) -> DirectoryLaws:
+        """From now on log directories may fail, and replicas may move between them."""
+
+        def seen(node_id: int, key: TopicIdPartition) -> ReplicaLog | None:
+            known = self._seen.get(node_id)
+            return None if known is None else known.partitions.get(key)
+
+        about = self._nodes, self.history_of, self.newest_image, seen, now, self.progress
+        self.directories = DirectoryLaws(*about)
+        self.more_looks.append(self.directories.look)
+        return self.directories
+
     def watch_reassignments(self) -> None:
         """From now on partitions may be moved."""
         self.reassignments = ReassignmentLaws(self._lacking, self._forget_replica)
@@ -187,7 +202,7 @@ class Watcher:
         """The progress, with what the laws have counted."""
         progress, elections = self.progress, self.elections
         progress.preferred_elections, progress.unclean_elections = elections.preferred, elections.unclean
-        progress.elr_elections = elections.eligible
+        progress.last_known_elections, progress.elr_elections = elections.last_known, elections.eligible
         if (moves := self.reassignments) is not None:
             progress.reassignments_completed = moves.completed
             progress.reassignments_cancelled = moves.cancelled
@@ -235,6 +250,10 @@ class Watcher:
             case "fetch_refused":
                 if fields["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name and machine.node.broker is not None:
                     check_refused(_parse(fields["partition"]), event.node, machine.node.broker, self._brokers())
+            case "directory_moved" if self.directories is not None:
+                partition = _held(machine.node, _parse(fields["partition"]))
+                if partition is not None:
+                    self.directories.on_moved(machine, partition)
             case "isr":
                 self.progress.isr_changes += 1
                 self.elections.note(event.node, machine.node.loader.image)
@@ -383,7 +402,7 @@ class Watcher:
         seen = self._seen.pop(machine.node_id, None)
         epoch = self._election.forget(machine.node_id)
         if self.disks is not None:
-            self.disks.replaced.add(machine.node_id)
+            self.disks.others.replaced.add(machine.node_id)
         if self.voters is not None and key is not None:
             self.voters.forget_disk(key, epoch)
             self.progress.disks_wiped += 1
@@ -433,7 +452,7 @@ class Watcher:
             self.moving.look(machine, partition, history, replica)
         if partition.is_leader and not history.is_lost:
             check_high_watermark(machine.node_id, partition, self._decided(key), self.ends_of(key))
-            if key.topic == GROUP_TOPIC and self.groups:
+            if key.topic == GROUP_TOPIC and self.groups and not partition.log.is_closed:
                 self._look_at_readers(machine, key.partition, high_watermark)
 
     def _look_at_readers(self, machine: SimulatedNode, number: int, high_watermark: int) -> None:

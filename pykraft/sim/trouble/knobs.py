@@ -23,6 +23,7 @@ from pykraft.sim.trouble.clients import (
     group_faults,
     producer_settings,
 )
+from pykraft.sim.trouble.directories import DIRECTORY_SEEDS, DirectoryKnobs, draw_directories
 from pykraft.sim.trouble.disks import DISK_SEEDS, DiskKnobs, draw_disks
 from pykraft.sim.trouble.elections import (
     ElectionKnobs,
@@ -175,6 +176,8 @@ class Knobs:
     """Of a swarm: the danger that it aims at, or its workload and its kinds of trouble."""
     foreign: ForeignKnobs | None = None
     disks: DiskKnobs | None = None
+    directories: DirectoryKnobs | None = None
+    """None where each broker has one log directory."""
     late_to_clients: float = 0.0
     """How often a broker's answer to a client is late by seconds."""
     features: Mapping[str, int] = field(default_factory=dict)
@@ -198,6 +201,7 @@ _REDRAWN = (
     (SWARM_SEEDS, draw_swarm),
     (LONG_TIME_SEEDS, draw_long_times),
     (DISK_SEEDS, draw_disks),
+    (DIRECTORY_SEEDS, draw_directories),
     (TRANSACTION_MEMBER_SEEDS, draw_transaction_members),
     (ONE_SIDED_SEEDS, draw_one_sided),
     (WORK_SEEDS, draw_work),

@@ -19,6 +19,7 @@ from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.settings import SettingKnobs
 from pykraft.sim.trouble.work import WorkKnobs
 from pykraft.sim.workloads.burden_workload import BurdenWorkload
+from pykraft.sim.workloads.directory_workload import DirectoryWorkload
 from pykraft.sim.workloads.disk_workload import DiskWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.setting_workload import SettingWorkload, age
@@ -68,6 +69,10 @@ def make_rooms(site: Site) -> list[Room]:
     if site.knobs.disks is not None:
         site.watcher.watch_disks(lambda: site.scheduler.now)
         rooms.append(DiskWorkload(site.knobs, site.knobs.disks, site.servers, site.watcher, site.dice))
+    if (directories := site.knobs.directories) is not None:
+        laws = site.watcher.watch_directories(lambda: site.scheduler.now)
+        dice = site.dice("mover")
+        rooms.append(DirectoryWorkload(directories, site.servers, site.watcher, laws, site.time_ms, dice))
     if (work := site.knobs.work) is not None:
         rooms.append(_burden(site, work))
     return rooms

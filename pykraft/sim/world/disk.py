@@ -25,8 +25,12 @@ bytes and all entries stay, for the kernel has them.
 What an open file needs is its inode, not its name: it works on when its name changes or goes.
 
 *Bit rot* (`rot`): bytes of a file read as others than were written. The file keeps what was written beside it, and
-shows the damage only while `shows_rot`: a node meets it, and a law that looks at the same file does not. A disk can be
-copied (`copy`), so that an older one can be put in its place.
+shows the damage only while `shows_damage`: a node meets it, and a law that looks at the same file does not. A disk can
+be copied (`copy`), so that an older one can be put in its place.
+
+*Broken disks* (`failed_folders`): what is asked of a file below such a folder fails, until the folder is mended. A disk
+can also be made to break at the next operation of a kind on it (`break_at`). As with rot, only the node meets that; a
+law also reads what the node has closed.
 
 For tests the changing operations are counted (`operations`), and one of those to come can be made to fail
 (`fail_after`), or to be the one before which or within which the machine stops (`crash_after`).
@@ -69,8 +73,8 @@ class _Inode:
         self.rotten: dict[int, int] = {}
         """By position: the bits of a byte that are read inverted."""
 
-    def read(self, start: int, end: int, shows_rot: bool) -> bytes:
-        if not (self.rotten and shows_rot):
+    def read(self, start: int, end: int, shows_damage: bool) -> bytes:
+        if not (self.rotten and shows_damage):
             return bytes(memoryview(self.data)[start:end])
         found = bytearray(memoryview(self.data)[start:end])
         for position, bits in self.rotten.items():
@@ -173,14 +177,15 @@ class MemoryFile:
         self.size = len(inode.data)
 
     def append(self, data: Data) -> None:
-        self._check()
+        self._check("append")
         self._filesystem.step(self._inode, data)
         self._inode.data += data
         self.size += len(data)
 
     def read(self, position: int, length: int) -> bytes:
-        self._check()
-        return self._inode.read(position, position + length, self._filesystem.shows_rot)
+        if self._filesystem.shows_damage:
+            self._check("read")
+        return self._inode.read(position, position + length, self._filesystem.shows_damage)
 
     def truncate(self, size: int) -> None:
         self._check()
@@ -193,7 +198,7 @@ class MemoryFile:
         """Nothing was reserved."""
 
     def sync(self) -> None:
-        self._check()
+        self._check("sync")
         self._filesystem.step()
         self._inode.sync()
 
@@ -203,11 +208,11 @@ class MemoryFile:
     def close(self) -> None:
         self._life = -1
 
-    def _check(self) -> None:
+    def _check(self, operation: str = "") -> None:
         if self._life != self._filesystem.life:
             raise OSError(errno.EBADF, "the file is closed, or its process ended", self.path)
-        if self._filesystem.failed_folders:
-            self._filesystem.check_disk(self.path)
+        if self._filesystem.has_bad_disks:
+            self._filesystem.check_disk(self.path, operation)
 
 
 class MemoryLock:
@@ -245,10 +250,14 @@ class MemoryFileSystem:
         """A write beyond this many bytes finds the disk full."""
         self.failed_folders: set[str] = set()
         """What is asked of a file below one of these fails: a disk of its own, which has broken."""
+        self._breaking: dict[str, str] = {}
+        """By folder: the operation at which its disk will break."""
         self.refusals = 0
         """How many writes of this process found it full."""
-        self.is_rotten = self.shows_rot = False
-        """Whether some of its bytes are rotten, and whether they are read so."""
+        self.is_rotten = False
+        """Whether some of its bytes are rotten."""
+        self.shows_damage = True
+        """Whether these are read so now, and a broken disk fails now."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -257,6 +266,8 @@ class MemoryFileSystem:
         inode = directory.entries.get(name)
         if isinstance(inode, _Directory):
             raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
+        if inode is None and self.has_bad_disks:
+            self.check_disk(path, "create")
         return MemoryFile(self, path, inode if inode is not None else self._create(directory, name))
 
     def exists(self, path: str) -> bool:
@@ -271,10 +282,10 @@ class MemoryFileSystem:
 
     def read(self, path: str) -> bytes:
         inode = self._inode(path)
-        return inode.read(0, len(inode.data), self.shows_rot)
+        return inode.read(0, len(inode.data), self.shows_damage)
 
     def write(self, path: str, data: Data, mode: int = 0o644) -> None:
-        directory, name = self._parent(path)
+        directory, name = self._parent(path, "write")
         inode = directory.entries.get(name)
         if isinstance(inode, _Directory):
             raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
@@ -313,7 +324,7 @@ class MemoryFileSystem:
         directory.change((name, None))
 
     def rename(self, old: str, new: str) -> None:
-        directory, name = self._parent(old)
+        directory, name = self._parent(old, "rename")
         target, new_name = self._parent(new)
         node = self._node(old)
         assert directory is target, "pykraft renames within a folder only"
@@ -392,10 +403,29 @@ class MemoryFileSystem:
         """The rotten positions that a file still has."""
         return tuple(self._inode(path).rotten)
 
+    def break_at(self, folder: str, operation: str) -> None:
+        """The disk that this folder is on breaks at the next such operation: append, create, read, rename, sync, or
+        write, which is that of a checkpoint."""
+        self._breaking[folder] = operation
+
+    def is_breaking(self, folder: str) -> bool:
+        """Whether its disk will break."""
+        return folder in self._breaking
+
+    def break_now(self, folder: str) -> None:
+        """The disk that this folder is on breaks."""
+        self._breaking.pop(folder, None)
+        self.failed_folders.add(folder)
+
+    def lose_unsynced(self, folder: str, random: Random) -> None:
+        """The disk that this folder is on has lost what was not synced, as `crash_power` takes it from all."""
+        self._directory(folder).lose(random)
+
     def copy(self) -> "MemoryFileSystem":
         """Another disk with all that is on this one now; no process uses it."""
         other = MemoryFileSystem()
         other._root, other.is_rotten = deepcopy(self._root), self.is_rotten
+        other.shows_damage = False
         other.sync_all()
         return other
 
@@ -417,6 +447,7 @@ class MemoryFileSystem:
     def spare(self) -> None:
         """Take back what was planned; a disk that failed works again."""
         self._planned = self._stopped = self.crash_in_swap = None
+        self._breaking = {}
 
     def step(self, inode: _Inode | None = None, data: Data = b"") -> None:
         """Count an operation that is about to begin, perhaps the append of `data`; raise what was planned for it."""
@@ -443,13 +474,20 @@ class MemoryFileSystem:
         directory.change((name, inode))
         return inode
 
-    def check_disk(self, path: str) -> None:
-        """OSError if the disk of this file has broken."""
-        if any(path.startswith(f"{folder}/") or path == folder for folder in self.failed_folders):
+    @property
+    def has_bad_disks(self) -> bool:
+        return bool(self.failed_folders or self._breaking) and self.shows_damage
+
+    def check_disk(self, path: str, operation: str = "") -> None:
+        """OSError if the disk of this file has broken, or breaks now."""
+        for folder, breaks_at in list(self._breaking.items()):
+            if operation == breaks_at and is_below(path, folder):
+                self.break_now(folder)
+        if any(is_below(path, folder) for folder in self.failed_folders):
             raise OSError(errno.EIO, "the disk fails", path)
 
     def _node(self, path: str) -> _Inode | _Directory:
-        if self.failed_folders:
+        if self.has_bad_disks:
             self.check_disk(path)
         node: _Inode | _Directory = self._root
         for name in _parts(path):
@@ -472,11 +510,16 @@ class MemoryFileSystem:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
-        if self.failed_folders:
-            self.check_disk(path)
+    def _parent(self, path: str, operation: str = "") -> tuple[_Directory, str]:
+        if self.has_bad_disks:
+            self.check_disk(path, operation)
         above, _, name = path.rpartition("/")
         return self._directory(above), name
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether this is the folder, or something in it."""
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _parts(path: str) -> list[str]:

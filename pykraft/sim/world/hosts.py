@@ -237,11 +237,18 @@ class SimulatedBackground:
 
         def run() -> None:
             if self._machine.life == life:
-                self._machine.act(lambda: on_done(job()))
+                self._machine.act(lambda: self._do(job, on_done))
 
         begin_us = max(self._free_us, self._machine.scheduler.now_us)
         self._free_us = begin_us + self._random.randint(1, self._longest_us)
         self._machine.scheduler.at(self._free_us, run)
+
+    def _do(self, job: Callable[[], T], on_done: Callable[[T], None]) -> None:
+        try:
+            on_done(job())
+        except OSError as error:
+            assert self._machine.node is not None
+            self._machine.node.fault_handler.handle_fault("background", error)
 
 
 class SimulatedNode(Machine):
@@ -250,6 +257,8 @@ class SimulatedNode(Machine):
     traced = 0
     """Counts the events."""
     ends_without_room = 0
+    died_of_its_disk = False
+    """The life that is over ended by an error of the disk."""
     """How many of its processes have ended because the disk was full."""
     work: WorkMeter | None = None
     """What its turns cost; None: they take no time."""
@@ -271,6 +280,7 @@ class SimulatedNode(Machine):
         self.node_id = config.node_id
         self.config = config
         self.filesystem = MemoryFileSystem()
+        self.filesystem.shows_damage = False
         self._random = random
         self._on_event = on_event
         self._before_end = before_end
@@ -333,13 +343,13 @@ class SimulatedNode(Machine):
 
     def emit(self, event: TraceEvent) -> None:
         self.traced += 1
-        shown = self._hide_rot()
+        shown = self._hide_damage()
         self._on_event(event)
-        self.filesystem.shows_rot = shown
+        self.filesystem.shows_damage = shown
 
-    def _hide_rot(self) -> bool:
-        """What looks at the node now is no part of it; whether the node saw the damage of its disk."""
-        shown, self.filesystem.shows_rot = self.filesystem.shows_rot, False
+    def _hide_damage(self) -> bool:
+        """What looks at the node now is no part of it; whether the node met the damage of its disk."""
+        shown, self.filesystem.shows_damage = self.filesystem.shows_damage, False
         return shown
 
     def accept(self, endpoint: Endpoint, end: End) -> SimulatedStream:
@@ -394,17 +404,17 @@ class SimulatedNode(Machine):
         assert not self.is_up
         self.life += 1
         self.was_active = True
-        self.is_stopping = False
+        self.is_stopping = self.died_of_its_disk = False
         background = SimulatedBackground(self, self._random, self._background_us)
         disk = self.filesystem
-        disk.shows_rot = disk.is_rotten
+        disk.shows_damage = True
         if self.work is not None:
             self.work.begin_turn()
         try:
             self._boot(background)
         except (Crash, OSError) as failure:
             self._die_of(failure)
-        disk.shows_rot = False
+        disk.shows_damage = False
         if self.work is not None:
             self.work.end_turn(is_first=True)
 
@@ -440,9 +450,9 @@ class SimulatedNode(Machine):
             self.secure.begin()
         self.is_up = True
         if self.on_boot is not None:
-            shown = self._hide_rot()
+            shown = self._hide_damage()
             self.on_boot()
-            self.filesystem.shows_rot = shown
+            self.filesystem.shows_damage = shown
         self.node.start(self.scheduler.now)
         self.step()
 
@@ -462,12 +472,12 @@ class SimulatedNode(Machine):
     def _take_turn(self, action: Callable[[], None]) -> None:
         self.was_active = True
         disk = self.filesystem
-        disk.shows_rot = disk.is_rotten
+        disk.shows_damage = True
         try:
             super().act(action)
         except (Crash, OSError) as failure:
             self._die_of(failure)
-        disk.shows_rot = False
+        disk.shows_damage = False
 
     def _wait_for_the_end(self, action: Callable[[], None]) -> None:
         """The node is busy: this happens when it has done what it does."""
@@ -491,8 +501,10 @@ class SimulatedNode(Machine):
 
     def _die_of(self, failure: Crash | OSError) -> None:
         """The machine may stop within any change of the disk, or the disk may fail."""
-        if isinstance(failure, OSError) and not self.disk_failed and not self.filesystem.refusals:
+        disk = self.filesystem
+        if isinstance(failure, OSError) and not (self.disk_failed or disk.refusals or disk.failed_folders):
             raise failure
+        self.died_of_its_disk = isinstance(failure, OSError)
         self.ends_without_room += self.filesystem.refusals > 0
         if self.power_will_fail:
             self.lose_power(self._random)
@@ -520,7 +532,7 @@ class SimulatedNode(Machine):
         if self.audit is not None:
             self.audit(node, self._count_deeds, now)
         if node.is_shut_down(now):
-            self._hide_rot()
+            self._hide_damage()
             self._before_end(self)
             node.close()
             self._end()
@@ -541,7 +553,7 @@ class SimulatedNode(Machine):
 
     def crash(self) -> None:
         """The process ends, now. What it wrote stays."""
-        self._hide_rot()
+        self._hide_damage()
         self._before_end(self)
         self._end()
         self.filesystem.crash_process()
@@ -549,7 +561,7 @@ class SimulatedNode(Machine):
 
     def lose_power(self, random: Random) -> None:
         """The machine stops, now. What was not synced is lost, as the dice fall."""
-        self._hide_rot()
+        self._hide_damage()
         self._before_end(self)
         self._end()
         self.lost_power = True

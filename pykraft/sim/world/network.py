@@ -233,6 +233,11 @@ class Network:
         return sorted(name for name, ends in self._ends.items() if ends)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether everything arrives, and in time, as far as the weather lets it."""
+        return not self._cut and all(until_us <= self._scheduler.now_us for until_us in self._clogged.values())
+
+    @property
     def keeps_cut(self) -> bool:
         """Whether a link is cut that only `release` will mend."""
         return bool(self._kept)

@@ -262,3 +262,28 @@ def test_a_move_survives_a_crash_at_every_step(power: bool) -> None:
     while not crashed_while_moving(step, power):
         step += 1
     assert step > 20
+
+
+def test_a_log_that_was_about_to_move_stays_though_the_other_directory_has_failed_at_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The metadata name the other directory before the swap, and the process dies in between."""
+
+    def rename_or_die(old: str, new: str) -> None:
+        if new == "/b/t-0":
+            raise Crash
+        MemoryFileSystem.rename(node.filesystem, old, new)
+
+    node, topic_id = filled()
+    monkeypatch.setattr(node.filesystem, "rename", rename_or_die)
+    with pytest.raises(Crash):
+        alter(node, "/b")
+        node.run(1_000)
+    assert noted(node, topic_id) == node.broker.logs.ids["/b"] and place(node) == "/a"
+    node.filesystem.crash_process()
+    node.filesystem.failed_folders.add("/b")
+    again = node_with(node.filesystem)
+    again.run(3_000)
+    assert place(again) == "/a" and again.filesystem.exists("/a/t-0"), "it was not set aside"
+    assert len(records(again, topic_id)) == 20
+    assert noted(again, topic_id) == again.broker.logs.ids["/a"]
