@@ -44,7 +44,7 @@ class OfflineReplicas:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
 
     def holds(self, key: TopicIdPartition) -> bool:
-        """Whether this replica is offline, or may be: then no log is made for it. A log that is there need not be made: the
+        """Whether this replica is offline, or may be: then no log is made for it. A log that is there needs none: the
         controller had noted its move, and the process before died without it."""
         if self.keys.get(key.topic_partition) == key:
             return True
