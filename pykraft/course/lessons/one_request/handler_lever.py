@@ -30,11 +30,14 @@ _ROUNDS = 2
 def draw_handlers(handlers: int, disks: int, disk_ms: int, compute_ms: int) -> Figure:
     """Whether handlers pay: up to one for each disk, and beyond. ValueError if there is nothing to compare."""
     found = outcomes_of(handlers, disks, disk_ms, compute_ms)
-    gains = [f"{_said(plan.compared[1])} {outcome.factor:.1f} times as fast as {plan.compared[0]}"
-             for outcome in found.values() for plan in (outcome.experiment,)]  # fmt: skip
-    title = f"{_counted(disks, 'disk')}: " + "; ".join(gains)
+    gains = ", ".join(
+        f"{more} are {outcome.factor:.1f} times as fast as {fewer.split()[0]}"
+        for outcome in found.values()
+        for fewer, more in [outcome.experiment.compared]
+    )
     note = f"{REQUESTS} requests; each computes for {compute_ms} ms, and has its disk for {disk_ms} ms"
-    return verdicts({name: outcome.finding for name, outcome in found.items()}, title=title, note=note)
+    rows = {name: outcome.finding for name, outcome in found.items()}
+    return verdicts(rows, title=f"{_counted(disks, 'disk')}: {gains}", note=note)
 
 
 def outcomes_of(handlers: int, disks: int, disk_ms: int, compute_ms: int, seed: int = 0) -> dict[str, Outcome]:
@@ -104,7 +107,3 @@ def _plan(fewer: int, more: int) -> Experiment:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + "s" * (count > 1)
-
-
-def _said(handlers: str) -> str:
-    return f"{handlers} {'is' if handlers == '1 handler' else 'are'}"
