@@ -51,7 +51,9 @@ from pykraft.protocol.messages.transactions import (
 )
 from pykraft.protocol.schema import Request, Response
 from pykraft.records.batch import RecordBatch, batches
+from pykraft.sim.laws.foreign_names import is_foreign
 from pykraft.sim.laws.invariants import require
+from pykraft.sim.laws.replay_laws import COORDINATED
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.storage.answers import Isolation
 from pykraft.storage.log import UnifiedLog
@@ -167,7 +169,7 @@ def _check_logs(machine: SimulatedNode, node: Node, broker: Broker, number: int)
         )
         _check_end(machine.node_id, partition, node, now)
     _check_described(machine, node, led)
-    plain = [each for each in led if not each.topic_partition.topic.startswith("__") and _is_plain(each.log)]
+    plain = [each for each in led if _is_plain(each)]
     if plain:
         chosen = plain[number % len(plain)]
         found = list(_batches(chosen.log))
@@ -175,8 +177,10 @@ def _check_logs(machine: SimulatedNode, node: Node, broker: Broker, number: int)
         _check_epochs(machine, node, chosen, found)
 
 
-def _is_plain(log: UnifiedLog) -> bool:
-    return "compact" not in log.config[CLEANUP_POLICY]
+def _is_plain(partition: Partition) -> bool:
+    """Whether the log has all that was written, by clients that mean what they write."""
+    topic = partition.key.topic
+    return not (topic in COORDINATED or is_foreign(topic) or "compact" in partition.log.config[CLEANUP_POLICY])
 
 
 def _batches(log: UnifiedLog) -> Iterator[RecordBatch]:
