@@ -73,12 +73,11 @@ class FrameReader:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes that lie elsewhere."""
-        count = len(data)
-        if self.start == self.end:
-            self.start = self.end = 0
-        if self.end + count < len(self._buffer) <= _TRUSTED_BYTES:
-            self._buffer[self.end : self.end + count] = data
-            self.end += count
+        first = 0 if self.start == self.end else self.end
+        end = first + len(data)
+        if end < len(self._buffer) <= _TRUSTED_BYTES:  # there is room
+            self._buffer[first:end] = data
+            self.start, self.end = self.start if first else 0, end
             return
         view = memoryview(data)
         while view:
