@@ -214,13 +214,13 @@ class ZombieProducer(Incident):
         for name, (_, desk) in self.desks.items():
             quiet_s = (self.world.now_ms - desk.last_ms) // 1000
             backlog = desk.lane.placed - desk.lane.done
-            row = Row("payments of its lane", backlog / 400, f"{backlog} to book", backlog > 100)
+            row = Row("to book", backlog / 400, f"{backlog}", backlog > 100)
             if desk.is_frozen:
-                found.append(Card(name, f"no answer for {quiet_s} s", [], is_up=False))
+                found.append(Card(name, f"silent, {quiet_s} s", [], is_up=False))
             elif desk.is_done:
                 found.append(Card(name, "closed", [], is_up=False))
             else:
-                found.append(Card(name, f"last transaction {quiet_s} s ago", [row]))
+                found.append(Card(name, f"booked {quiet_s} s ago", [row]))
         lags = self.reading.lags()
         rows = [
             Row(
