@@ -1,8 +1,8 @@
 """The plans of INSTRUCTOR.md: nothing comes before what it builds on, and no part is longer than it may be.
 
 The facts are those of the files. A notebook says how long it takes to read and which notebooks it needs, a lab's README
-the same of the lab, an incident what it needs; the five steps of a notebook have their minutes in INSTRUCTOR.md. A plan
-that is wrong is told in words: each kind of mistake is planted once below.
+the same of the lab, an incident what it needs; the five steps of a notebook have their minutes in INSTRUCTOR.md. Each
+kind of mistake is planted once below.
 """
 
 from __future__ import annotations
@@ -186,5 +186,5 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("part", "told"), WRONG)
-def test_a_plan_with_a_mistake_is_told_of(part: Part, told: str) -> None:
+def test_each_mistake_in_a_plan_is_found(part: Part, told: str) -> None:
     assert any(told in problem for problem in problems([part], 120, 180))
