@@ -21,7 +21,7 @@ FLOORS = Floors(
         "settings_changed": 1_000,
         "levels_changed": 70,
         "appends_refused": 200,
-        "unclean_elections": 20,
+        "unclean_elections": 2,
         "consumer_rebalances": 60,
         "acknowledged": 30_000,
     },

@@ -22,8 +22,8 @@ from tests.sim.floors import Floors, check_deaths, hold_floors
 FLOORS = Floors(
     short=(404, 408, 426),
     long=ELECTION_SEEDS,
-    short_floors={"preferred_elections": 2, "unclean_elections": 1, "elr_elections": 1},
-    long_floors={"preferred_elections": 25, "unclean_elections": 10, "elr_elections": 15},
+    short_floors={"preferred_elections": 2, "last_known_elections": 1, "elr_elections": 1},
+    long_floors={"preferred_elections": 25, "last_known_elections": 5, "elr_elections": 15},
 )
 
 
@@ -82,6 +82,7 @@ def test_the_last_known_leader_loses_only_what_its_disk_has_lost(lossy: tuple[in
     assert history.is_lost == is_lost
     laws.note(1, image(5, isr=(2,), leader=2, leader_recovery_state=RECOVERING))
     assert history.is_lost, "broker 2 was not the last leader"
+    assert (laws.last_known, laws.unclean) == (2, 1)
 
 
 def test_a_member_of_the_elr_has_everything_that_is_committed() -> None:

@@ -15,7 +15,9 @@ names the old directory; and might let it lead, empty. A log that grows meanwhil
 Where the old log is truncated, the future log is truncated too, before anything is appended. Where a directory fails,
 its moves are over: if it is the old one, the broker tells the controller that the replica is in it, and so is offline.
 
-A process that dies in the middle goes on with the move after its next start: the future log is there.
+A process that dies in the middle goes on with the move after its next start: the future log is there. Meanwhile its
+directory may have been away, and the log may have been truncated without it, and written again. So the future log is
+truncated first to where the leader epochs of both agree, as a follower's is.
 
 Follows kafka.server.ReplicaAlterLogDirs{Manager,Thread} and maybeReplaceCurrentWithFutureReplica of
 kafka.cluster.Partition (KIP-113, KIP-858).
@@ -24,15 +26,17 @@ kafka.cluster.Partition (KIP-113, KIP-858).
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from pykraft.broker.replication.partition import Partition
+from pykraft.broker.replication.replica_fetcher import agreed_end
 from pykraft.broker.replication.replica_manager import ReplicaManager
 from pykraft.common.background import Background
 from pykraft.common.core import FOREVER
 from pykraft.common.errors import CorruptRecordError, ErrorCode, KafkaError
 from pykraft.common.rooms import Room
 from pykraft.common.trace import Tracer
-from pykraft.common.types import TopicIdPartition, TopicPartition
+from pykraft.common.types import OffsetAndEpoch, TopicIdPartition, TopicPartition
 from pykraft.metadata.versions import IV_3_7_2_DIRECTORIES, METADATA_VERSION
 from pykraft.records.batch import batches
 from pykraft.storage.answers import Isolation
@@ -125,7 +129,7 @@ class DirectoryMoves:
                 is_of_it = partition is not None and future.topic_id == partition.key.topic_id
                 if partition is None or not is_of_it or topic_partition in {**manager.logs, **self.moves}:
                     manager.discard_future(topic_partition)
-                else:
+                elif self._on_disk(partial(_truncate_to_agreed, future, partition.log)):
                     self._begin(partition.key, manager, future)
 
     def lag_of(self, topic_partition: TopicPartition) -> int:
@@ -268,3 +272,13 @@ class DirectoryMoves:
             self._on_disk(lambda: future.truncate_fully(log.log_end_offset))
         elif future.log_end_offset > log.log_end_offset:
             self._on_disk(lambda: future.truncate_to(log.log_end_offset))
+
+
+def _truncate_to_agreed(future: UnifiedLog, log: UnifiedLog) -> None:
+    """Let the future log be a beginning of the log."""
+    while not future.is_empty:
+        end = log.end_offset_for(future.latest_epoch) or OffsetAndEpoch(log.log_end_offset, log.latest_epoch)
+        agreed = agreed_end(future, end)
+        if agreed >= future.log_end_offset:
+            return
+        future.truncate_to(agreed)

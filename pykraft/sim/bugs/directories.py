@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pykraft.broker.replication.directory_assignments import RETRY_BACKOFF_MS, DirectoryAssignments
+from pykraft.broker.replication import directory_moves
 from pykraft.broker.replication.directory_moves import DirectoryMoves, Move, MoveState
 from pykraft.broker.replication.offline_replicas import OfflineReplicas
 from pykraft.broker.replication.partition import Partition
@@ -82,19 +82,14 @@ def a_failed_log_that_is_made_again() -> None:
     put(LogDirectories, "may_create", lambda self, key: True)
 
 
-@bug
-def a_replica_that_leads_from_a_failed_directory() -> None:
-    """The controller asks whether a broker is there, and not whether it has the directory of the replica."""
-    put(BrokerRegistration, "has_online", lambda self, directory: True)
-
-
 # --- moves ------------------------------------------------------------------------------------------------------------
 
 
 @bug
 def a_move_that_ends_before_its_copy_has_all() -> None:
-    """The controller hears of the move as it begins, and once it has noted it the copy takes the place of the log."""
-    begin, step = DirectoryMoves._begin, DirectoryMoves._step
+    """The controller hears of a move as it begins, and once it has noted it the copy takes the place of the log. A turn
+    copies a batch."""
+    begin, step, copy = DirectoryMoves._begin, DirectoryMoves._step, DirectoryMoves._copy
 
     def promise(self: DirectoryMoves, key: Any, target: LogManager, future: UnifiedLog) -> None:
         begin(self, key, target, future)
@@ -110,28 +105,17 @@ def a_move_that_ends_before_its_copy_has_all() -> None:
             step(self, partition, move)
 
     put(DirectoryMoves, "_begin", promise)
+    put(DirectoryMoves, "_copy", lambda self, log, future, max_bytes: copy(self, log, future, min(max_bytes, 1)))
     put(DirectoryMoves, "_step", swap_when_named)
 
 
 @bug
-def a_copy_that_is_not_truncated() -> None:
-    """A log that moves is truncated, and its copy is not."""
-    put(DirectoryMoves, "_on_truncated", lambda self, log: None)
+def a_copy_that_goes_on_as_it_was() -> None:
+    """A move goes on after a start with the copy as it is, though the log was truncated meanwhile."""
+    put(directory_moves, "_truncate_to_agreed", lambda future, log: None)
 
 
 @bug
 def a_log_that_stays_after_its_move() -> None:
     """A log that has moved stays in the directory that it came from."""
     put(LogManager, "let_go", lambda self, topic_partition: None)
-
-
-@bug
-def an_assignment_that_is_told_once() -> None:
-    """A broker takes what it has told of its directories for known, also if no answer came."""
-
-    def forget(self: DirectoryAssignments, response: object, now: int) -> None:
-        self._in_flight, self._next = False, now + RETRY_BACKOFF_MS
-        self._untold.clear()
-        self.room.mark("answer")
-
-    put(DirectoryAssignments, "_on_answer", forget)

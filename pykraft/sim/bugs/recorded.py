@@ -159,6 +159,9 @@ RECORDED = {
     "a_failed_directory_that_fences_its_broker": Recorded("log directory", "A Failed Directory Takes Its Own", 8251),
     "a_failed_directory_that_ends_its_node": Recorded("log directory", "A Failed Directory Takes Its Own", 8251),
     "a_failed_directory_whose_replicas_stay": Recorded("log directory", "Nothing of a Failed Directory", 8251),
+    "a_move_that_ends_before_its_copy_has_all": Recorded("log directory", "A Moved Replica Is Whole", 8251),
+    "a_copy_that_goes_on_as_it_was": Recorded("log directory", "A Moved Replica Is Whole", 8302),
+    "a_log_that_stays_after_its_move": Recorded("log directory", "A Moved Replica Is Whole", 8251),
     "a_failed_log_that_is_made_again": Recorded("log directory", "Committed Stays", 8255),
     "a_members_epoch_that_no_transaction_proves": Recorded(
         "transaction coordinator", "Commits Come from Members", 44001

@@ -287,3 +287,30 @@ def test_a_log_that_was_about_to_move_stays_though_the_other_directory_has_faile
     assert place(again) == "/a" and again.filesystem.exists("/a/t-0"), "it was not set aside"
     assert len(records(again, topic_id)) == 20
     assert noted(again, topic_id) == again.broker.logs.ids["/a"]
+
+
+def test_a_copy_that_was_away_while_its_log_was_truncated_is_truncated_before_the_move_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(directory_moves, "SLICE_BYTES", 1500)
+    node, topic_id = filled()
+    alter(node, "/b")
+    node.run(3)
+    assert node.broker.moves.moves[PARTITION].future.log_end_offset > 10
+    node.filesystem.failed_folders.add("/b")
+    node.run(100)
+    node.filesystem.crash_process()
+    again = node_with(node.filesystem)
+    again.run(3_000)
+    log = again.broker.logs.logs[PARTITION]
+    log.truncate_to(8)  # as a follower of another leader would
+    for _ in range(20):
+        again.produce(topic_id, batch(1, size=50).buffer)
+    again.run()
+    written = records(again, topic_id)
+    again.filesystem.crash_process()
+    again.filesystem.failed_folders.clear()
+    last = node_with(again.filesystem)
+    last.run(5_000)
+    assert place(last) == "/b" and not last.broker.moves.moves
+    assert records(last, topic_id) == written
