@@ -45,7 +45,7 @@ class Served(NamedTuple):
 
     segments: int
     most_open: int
-    """So many of them had a descriptor at a time, at most."""
+    """At most this many of them had a descriptor at a time."""
     opened: dict[str, int]
     """Of `READS` reads, how many had to open their file first: by what was read."""
     failed: int
@@ -72,8 +72,8 @@ def draw_descriptors(partitions: int, partition_kb: int, segment_kb: int, descri
     else:
         sentence = f"'at least one for each' {found.verdict}" + " here" * (found.verdict == FAILS)
         title = f"{descriptors} descriptors serve {found.segments} segments: {sentence}"
-    opened = ", ".join(f"{found.opened[what]} of {what}" for what in (OLD, AT_THE_END))
-    note = f"{found.failed} reads fail. Of {READS} reads of each kind, so many first open their file: {opened}."
+    opened = " and ".join(f"{found.opened[what]} of {what}" for what in (OLD, AT_THE_END))
+    note = f"{found.failed} reads fail. Of {READS} reads of each kind {opened} first open their file."
     rows = {f"Keep all open to read {what}": outcome.finding for what, outcome in found.outcomes.items()}
     return verdicts(rows, title=title, note=note)
 

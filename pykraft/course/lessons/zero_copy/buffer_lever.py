@@ -60,7 +60,7 @@ class Buffers(NamedTuple):
         return min(self)
 
     def seconds(self, size: int, round_trip_ms: int, link_mbit: int) -> float:
-        """How long so many bytes take on a link."""
+        """How long this many bytes take on a link."""
         return size / min(link_mbit * 125_000, self.under_way * 1000 / round_trip_ms)
 
 
@@ -212,7 +212,7 @@ def _unread(end: socket.socket) -> int:
 
 
 def _read(end: socket.socket, size: int) -> None:
-    """Read so many bytes, which were sent."""
+    """Read this many bytes, which were sent."""
     deadline = time.monotonic() + _PATIENCE_S
     while size and time.monotonic() < deadline:
         try:
