@@ -152,14 +152,16 @@ def test_three_unmodified_clients_find_a_broker_of_their_own(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scope", ["function", "session"])
-def test_twenty_tests_with_a_group_each_take_less_than_four_seconds(tmp_path: Path, scope: str) -> None:
-    """Of these librdkafka alone waits two: 100 ms in each test, before it asks for a new group's first offset."""
-    for _ in range(5):  # for the same reason
+@pytest.mark.parametrize(("scope", "limit_s"), [("function", 0.25), ("session", 0.2)])
+def test_a_test_with_a_group_waits_for_little_but_librdkafka(tmp_path: Path, scope: str, limit_s: float) -> None:
+    """librdkafka waits 100 ms before it asks for a new group's first offset. The quickest of twenty tests shows what is
+    waited for in each, whatever else the machine does. With one cluster for all they take less than 4 s on a machine
+    of their own."""
+    for _ in range(4):
         said = run(tmp_path, TWENTY, "-o", f"kafka_scope={scope}")
-        taken = re.search(r"20 passed in ([\d.]+)s", said)
-        assert taken is not None, said
-        if float(taken[1]) < 4:
+        assert "20 passed" in said, said
+        phases = [re.findall(rf"([\d.]+)s {phase}", said) for phase in ("setup", "call", "teardown")]
+        if sum(min(map(float, times), default=0.0) for times in phases) < limit_s:
             return
     raise AssertionError(said)
 

@@ -110,7 +110,7 @@ CASES = {
     "with a version to come": Case({"one": meta(version="2"), "two": SECOND}),
     "with a version that is no number": Case({"one": meta(version="one"), "two": SECOND}),
     "with an empty file": Case({"one": "", "two": SECOND}),
-    "with a key that nobody knows": Case({"one": FIRST + "color=red\n"}, "HOME/one"),
+    "with an unknown key": Case({"one": FIRST + "color=red\n"}, "HOME/one"),
     "with comments and spaces": Case({"one": "# comment\n\n" + FIRST.replace("=", " = ")}, "HOME/one"),
     "of ZooKeeper's time": Case({"one": meta(version="0", node_id=None, broker_id="7")}, "HOME/one"),
     "a broker's only": Case(

@@ -39,11 +39,7 @@ pytestmark = pytest.mark.limit(300)
 
 ALONE, BOTH = "alone", "both"
 """Topics with a partition in each directory: on node 1 only, and on both nodes."""
-ANSWERED_OTHERWISE = [
-    ("started without it: errors", {ErrorCode.KAFKA_STORAGE_ERROR}, {ErrorCode.NOT_LEADER_OR_FOLLOWER}),
-    ("started without it: moved out of it", ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE),
-]
-"""Steps with our answer and theirs, see pykraft/SKIPPED.md. At each of them clients ask for metadata."""
+STORAGE, NOT_HERE = ErrorCode.KAFKA_STORAGE_ERROR, {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REPLICA_NOT_AVAILABLE}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -160,9 +156,11 @@ def after_the_start_without_it(nodes: Nodes) -> Iterator[tuple[str, object]]:
         )
     yield "started without it: directories", ask_for_directories(nodes, 1, 4, None)
     errors = {answer[0] for _, answer in ask_about(nodes, 1, ALONE, 1)}
-    yield "started without it: errors", errors
     (answer,) = place(nodes, 1, ALONE, {1: [1]})
-    yield "started without it: moved out of it", answer["results"][0]["partitions"][0]["error_code"]
+    errors.add(answer["results"][0]["partitions"][0]["error_code"])
+    # Ours has one answer; Kafka has that or the other, by chance. At each of them clients ask for metadata.
+    refused = errors == {STORAGE} or (nodes.kind == "Kafka" and errors <= {STORAGE, *NOT_HERE})
+    assert refused, errors
 
 
 def stop(nodes: Nodes, node: int) -> None:
@@ -179,4 +177,4 @@ def restart(nodes: Nodes, node: int) -> None:
 def test_clients_are_answered_the_same_when_a_directory_has_failed(tmp_path: pathlib.Path) -> None:
     with pykraft_nodes(tmp_path, 2) as ours, kafka_nodes(tmp_path, 2) as theirs:
         answers, expected = (list(story(nodes)) for nodes in (ours, theirs))
-    assert differences(answers, expected) == ANSWERED_OTHERWISE
+    assert differences(answers, expected) == []

@@ -1,4 +1,4 @@
-"""The disk of this machine, without syncs: for a cluster whose files nobody reads after a loss of power.
+"""The disk of this machine, without syncs: for a cluster whose files need not outlast a loss of power.
 
 A node of pykraft syncs what the quorum and the logs' checkpoints rest on. A cluster of one node that starts, makes a
 topic, serves a group and stops syncs about 75 times, and a disk needs some milliseconds for each. In a test's own

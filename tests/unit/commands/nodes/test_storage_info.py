@@ -75,32 +75,31 @@ def of_any_version(text: str) -> int:
 
 
 READ, MISMATCHES = storage_info.read_metadata, storage_info._mismatches
-PLANTED: dict[str, Callable[..., object]] = {
-    "_mismatches": with_each_mismatch,
-    "_mismatches ": without_clusters,
-    "read_metadata": version_one_by_default,
-    "read_metadata ": needs_a_directory_id,
-    "_version": of_any_version,
-    "_plain": lambda path: path,
-    "_node_of": lambda metadata: metadata.get("node.id", 7),
-    "_number": lambda text, refusal: text,
-}
-"""Mistakes by the function that makes them."""
+PLANTED: list[tuple[str, Callable[..., object], str]] = [
+    ("_mismatches", with_each_mismatch, "of two clusters and nodes"),
+    ("_mismatches", without_clusters, "of two clusters"),
+    ("read_metadata", version_one_by_default, "without a version"),
+    ("read_metadata", needs_a_directory_id, "without a directory id"),
+    ("_version", of_any_version, "with a version to come"),
+    ("_plain", lambda path: path, "named in another order, with slashes and spaces"),
+    ("_node_of", lambda metadata: metadata.get("node.id", 7), "without a version"),
+    ("_number", lambda text, refusal: text, "with a node id that is no number"),
+]
+"""The function, a mistake in its place, and a case that shows it."""
 
 
-@pytest.mark.parametrize("named", PLANTED)
-def test_a_planted_mistake_shows_in_a_case(
-    named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("function", "mistake", "name"), PLANTED)
+def test_a_planted_mistake_shows_in_its_case(
+    function: str,
+    mistake: Callable[..., object],
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(storage_info, named.strip(), PLANTED[named])
-    found = []
-    for number, name in enumerate(CASES):
-        (home := tmp_path / str(number)).mkdir()
-        status, lines = answered(name, home, capsys)
-        if (status, before_reason(lines)) != (RECORDED[name][0], before_reason(RECORDED[name][1])):
-            found.append(name)
-            break
-    assert found
+    monkeypatch.setattr(storage_info, function, mistake)
+    status, lines = answered(name, tmp_path, capsys)
+    assert (status, before_reason(lines)) != (RECORDED[name][0], before_reason(RECORDED[name][1]))
 
 
 def test_as_json_each_directory_has_its_metadata(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
