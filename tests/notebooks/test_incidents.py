@@ -211,7 +211,7 @@ def test_the_book_counts_payments_that_are_whole_late_twice_or_half() -> None:
     assert (book.settled, book.late, book.half) == (2, 2, 0), "late as before: one waits, and one was settled too late"
 
 
-def test_mails_count_records_that_were_sent_again_and_those_that_nobody_will_ever_send() -> None:
+def test_mails_count_records_that_were_sent_again_and_those_that_will_never_be_sent() -> None:
     committed = {0: 3}
     reading = cast(Any, SimpleNamespace(committed=lambda: committed, topic="t"))
     mails = Mails(cast(Any, _Moment()), reading, partitions=1)
