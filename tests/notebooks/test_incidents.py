@@ -7,6 +7,8 @@ compares, so the numbers that a reader sees are those of the code.
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +25,8 @@ from pykraft.course.incidents.catalogue import INCIDENTS, make
 from pykraft.course.incidents.console import Console
 from pykraft.course.incidents.debrief import measure, read_measured, ways
 from pykraft.course.incidents.desks import CREDIT, DEBIT, Book, Lane
-from pykraft.course.incidents.incident import LOST, OPEN, SOLVED, Shift, read_link, replayed
+from pykraft.course.incidents.drawing import Card
+from pykraft.course.incidents.incident import LOST, OPEN, SOLVED, Incident, Shift, read_link, replayed
 from pykraft.course.incidents.mailers import Mails
 from pykraft.course.incidents.terminal import Terminal
 from pykraft.course.incidents.world import World
@@ -127,6 +130,57 @@ def test_a_command_takes_the_time_of_day_from_the_world_in_which_it_runs() -> No
     assert time_of_day_ms() > world.time_ms
 
 
+class _Probed(Incident):
+    """An incident in which nothing is wrong; `probe` is called once a second, from within the world."""
+
+    NUMBER, TITLE, PAGER, TOPICS, CURE, WRONG, STORY, SHOWN_BY = 0, "", "", (), (), (), (), ()
+    probe: Callable[[], None] = staticmethod(lambda: None)
+
+    def build(self) -> World:
+        return World(self.seed, brokers=1)
+
+    def prepare(self) -> None:
+        """It begins at once."""
+
+    def second(self) -> None:
+        self.probe()
+
+    def counters(self) -> tuple[()]:
+        return ()
+
+    def cards(self) -> list[Card]:
+        return [Card("nothing", "", [])]
+
+    def missing(self) -> str:
+        return "the end"
+
+    def is_lost(self) -> bool:
+        return False
+
+
+def test_a_line_and_the_clock_have_the_world_one_after_the_other_though_they_come_on_two_threads() -> None:
+    console = Console(Shift.begin(_Probed, 1), is_begun=True)
+    console.widget = SimpleNamespace(data=None)
+    held: list[bool] = []
+
+    def probe() -> None:
+        def take() -> None:
+            is_free = console.lock.acquire(blocking=False)
+            held.append(not is_free)
+
+        other = threading.Thread(target=take)
+        other.start()
+        other.join()
+
+    _Probed.probe = staticmethod(probe)
+    console._on_message(None, {"do": "enter", "line": "wait 2"}, None)
+    assert held and all(held)
+    of_line = len(held)
+    console.go_on(1_000)
+    assert len(held) > of_line and all(held)
+    assert [kind for kind, *_ in console.widget.data["lines"]] == ["typed", "answer"]
+
+
 @dataclass
 class _Moment:
     """The clock of a world, and no other part of it."""
@@ -157,7 +211,7 @@ def test_the_book_counts_payments_that_are_whole_late_twice_or_half() -> None:
     assert (book.settled, book.late, book.half) == (2, 2, 0), "late as before: one waits, and one was settled too late"
 
 
-def test_mails_count_records_that_were_sent_again_and_those_that_nobody_will_ever_send() -> None:
+def test_mails_count_records_that_were_sent_again_and_those_that_will_never_be_sent() -> None:
     committed = {0: 3}
     reading = cast(Any, SimpleNamespace(committed=lambda: committed, topic="t"))
     mails = Mails(cast(Any, _Moment()), reading, partitions=1)

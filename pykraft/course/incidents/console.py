@@ -8,9 +8,13 @@
 Time begins when the page is acknowledged: then one real second is two of the incident's, and it pauses while
 the page is not open. Without a page, or without a reader in front of it, the console is a picture of the moment at
 which the pager rings, and `Console.debrief` plays the committed cure.
+
+JupyterLab sends the page's messages to a thread of the kernel that is not the one of the clock. So a lock lets the
+world go on for one of them at a time.
 """
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +69,8 @@ class Console:
         self.shift = shift
         self.is_begun = is_begun
         self._silent_ticks = 0
+        self.lock = threading.RLock()
+        """Held while the world goes on, or is looked at."""
         self.widget: Any = None
         if is_notebook() and not is_headless():
             self._make_widget()
@@ -84,17 +90,18 @@ class Console:
         self.widget = type("IncidentWidget", (anywidget.AnyWidget,), fields)(data=self.data())
         self.widget.on_msg(self._on_message)
         if Console._ticking is not None:
-            Console._ticking.cancel()
+            Console._ticking.get_loop().call_soon_threadsafe(Console._ticking.cancel)
         Console._ticking = None
 
     def _on_message(self, _: object, content: dict[str, Any], __: object) -> None:
         self._silent_ticks = 0
-        if content.get("do") == "begin" and not self.is_begun:
-            self.is_begun = True
-            self._publish()
-        elif content.get("do") == "enter" and self.is_begun:
-            self.shift.enter(str(content.get("line", ""))[:2_000])
-            self._publish()
+        with self.lock:
+            if content.get("do") == "begin" and not self.is_begun:
+                self.is_begun = True
+                self._publish()
+            elif content.get("do") == "enter" and self.is_begun:
+                self.shift.enter(str(content.get("line", ""))[:2_000])
+                self._publish()
         if self.is_begun and not self.shift.is_over and (Console._ticking is None or Console._ticking.done()):
             with suppress(RuntimeError):  # there is no loop: nothing ticks, and `wait` lets time pass
                 Console._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -104,8 +111,13 @@ class Console:
             await asyncio.sleep(_TICK_S)
             self._silent_ticks += 1
             if self._silent_ticks <= _PAUSE_AFTER_TICKS:
-                self.shift.advance(round(_TICK_S * SPEED * 1000))
-                self._publish()
+                self.go_on(round(_TICK_S * SPEED * 1000))
+
+    def go_on(self, ms: int) -> None:
+        """Let so much time pass, and show what has become of it."""
+        with self.lock:
+            self.shift.advance(ms)
+            self._publish()
 
     def _publish(self) -> None:
         self.widget.data = self.data()
@@ -170,10 +182,11 @@ class Console:
     def debrief(self) -> Shown:
         """What happened, which command showed it, and what each repair costs. Without a reader the committed cure is
         played first."""
-        if is_headless() and not self.shift.is_over:
-            self.shift.play(self.shift.incident.CURE)
-            self.shift.run_on()
-        return debrief(self.shift)
+        with self.lock:
+            if is_headless() and not self.shift.is_over:
+                self.shift.play(self.shift.incident.CURE)
+                self.shift.run_on()
+            return debrief(self.shift)
 
     def __repr__(self) -> str:
         return str(self.figure())

@@ -21,7 +21,7 @@ SIDES = DEBIT, CREDIT = 0, 1
 _MOST, _ROOM_MS = 25, 10
 _PAUSE_MS, _WORK_MS = 2_000, 300
 _REFUSED_EVERY = 4
-"""Of so many transactions one has a payment that is refused: it is aborted, and done again without that payment."""
+"""Of this many transactions one has a payment that is refused: it is aborted, and done again without that payment."""
 _LOG_LINES = 8
 
 
@@ -32,7 +32,7 @@ class Lane:
         self._world, self._first, self._every_ms = world, first, every_ms
         self._since_ms = world.now_ms
         self.done = 0
-        """So many of them are committed, as its desk has said."""
+        """How many of them are committed, as its desk has said."""
 
     @property
     def placed(self) -> int:

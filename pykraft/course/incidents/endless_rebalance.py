@@ -73,7 +73,7 @@ class EndlessRebalance(Incident):
         "A mailer polled up to 500 invoices and needed 40 ms for each: 20 s. `max.poll.interval.ms` was 10 s. So it "
         "left the group in the middle of its work, and its partitions went to another mailer, which began at the "
         "committed offset with the same invoices. The first one sent on, and its commit was refused.",
-        "By day a poll returns a handful of records, so nobody saw it. The run of the night brought 4,200 at once. "
+        "By day a poll returns a handful of records, so it was never seen. The run of the night brought 4,200 at once. "
         "From then on each poll was full, none was committed, and the backlog stayed: the group could not get out by "
         "itself. Three mailers send 75 a second, and 6 a second come in.",
         "The cure is a smaller poll: `max.poll.records=100` is 4 s of work. A longer `max.poll.interval.ms` cures it, "
@@ -125,7 +125,7 @@ class EndlessRebalance(Incident):
         self._is_dark = False
 
     def _bill(self, invoices: int) -> None:
-        """A run: so many invoices at once."""
+        """A run: this many invoices at once."""
 
         def place() -> None:
             for _ in range(invoices):

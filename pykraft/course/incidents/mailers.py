@@ -21,7 +21,7 @@ from pykraft.course.incidents.world import World
 
 MS_PER_MAIL = 40
 _SLICE = 10
-"""So many mails are one step of the program."""
+"""This many mails are one step of the program."""
 _SHORT_MS, _IDLE_MS, _CLOSE_MS = 5, 1_000, 5_000
 _LOG_LINES = 14
 BEFORE, AFTER = "before", "after"

@@ -3,9 +3,9 @@
 READING ON SPOILS THE INCIDENT.
 
 The voters are 101, 102 and 103. The machine of 103 is gone for good; 104 runs in its place, has the whole metadata log,
-and is an observer, for nobody has made it a voter. So 101 and 102 are needed, both of them, and 102 restarts every 45
-s: its memory is bad. While it is down no controller is active: no partition gets a new leader, no broker may register.
-The brokers run on machines that are taken away now and then, which costs nothing as long as a controller is active.
+and is an observer: it was never added. So 101 and 102 are needed, both of them, and 102 restarts every 45 s: its memory
+is bad. While it is down no controller is active: no partition gets a new leader, no broker may register. The brokers
+run on machines that are taken away now and then, which costs nothing as long as a controller is active.
 
 The second blow: when the voters are right, or long enough after they were changed, 102 does not boot any more.
 """
@@ -58,7 +58,7 @@ class MissingVoter(Incident):
     )
     WRONG = (
         WrongCure(
-            "set up 102 anew",
+            "set up 102 again",
             ((5, "format-controller 102"),),
             "A voter is an id and a disk. On its new disk 102 is another replica, and no voter. Of the three voters "
             "two are gone now, and one alone elects nothing, ever.",
@@ -77,7 +77,7 @@ class MissingVoter(Incident):
     )
     STORY = (
         "The machine of controller 103 had failed long ago, and 104 took its place: formatted, started, with the "
-        "whole metadata log. But nobody had made it a voter. The voters were still 101, 102 and 103, so a majority "
+        "whole metadata log. But it was never added as a voter. The voters were still 101, 102 and 103, so a majority "
         "needed 101 and 102, both of them.",
         "Then 102 began to restart. While it was down no controller was active. A broker went in that time, and its "
         "partitions got no new leader: orders waited, and customers gave up after 15 s.",

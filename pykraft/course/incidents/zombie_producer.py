@@ -9,7 +9,7 @@ the open transaction. But a ``read_committed`` consumer reads only up to the las
 open transaction begins. It is open for ``transaction.timeout.ms``: an hour.
 
 The second blow: when the ledger has caught up, the machine of desk-2 goes on where it stopped. If its epoch was fenced
-it gets PRODUCER_FENCED and closes. If only its markers were written, or if nobody waits for it, it commits and goes on
+it gets PRODUCER_FENCED and closes. If only its markers were written, or if it was never ended, it commits and goes on
 to book what desk-3 has booked already.
 """
 
