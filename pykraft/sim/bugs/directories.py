@@ -87,8 +87,7 @@ def a_failed_log_that_is_made_again() -> None:
 
 @bug
 def a_move_that_ends_before_its_copy_has_all() -> None:
-    """The controller hears of a move as it begins, and once it has noted it the copy takes the place of the log. A turn
-    copies a batch."""
+    """A turn copies a batch, and the copy takes the place of the log once the controller has noted the move."""
     begin, step, copy = DirectoryMoves._begin, DirectoryMoves._step, DirectoryMoves._copy
 
     def promise(self: DirectoryMoves, key: Any, target: LogManager, future: UnifiedLog) -> None:
