@@ -44,13 +44,8 @@ class OfflineReplicas:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline")
 
     def holds(self, key: TopicIdPartition) -> bool:
-<<<<<<< HEAD
-        """Whether this replica is offline, or may be: then no log is made for it. A log that is there needs none: the
-        controller had noted its move, and the process before died without it."""
-=======
         """Whether this replica is offline, or may be: then no log is made for it. One whose log is there is not: the
         controller had noted a move, and the process before died without making it."""
->>>>>>> failing
         if self.keys.get(key.topic_partition) == key:
             return True
         log = self._logs.logs.get(key.topic_partition)
