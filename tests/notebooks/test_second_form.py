@@ -57,7 +57,7 @@ def test_a_good_notebook_has_no_problems() -> None:
         ("23 code cells, more than 22", [*(drawn() for _ in range(23)), code("nb.claim('x', y)")]),
         ("the median is 6", [drawn("x = 1\n" * 6)]),
         ("more than one code cell in ten has over 12 lines", [*GOOD, code("x = 1\n" * 13), code("y = 1\n" * 14)]),
-        ("3 of 7 code lines draw, claim or ask", [code("x = 1\ny = 1"), drawn("bars(\n    x,\n)"), code("z = 1\nz")]),
+        ("3 of 7 code lines draw, claim or ask", [code("x = 1\ny = 1"), drawn("bars(x)\n" * 3), code("z = 1\nz")]),
         ("the first picture comes after 5", [words("word " * 800), drawn()]),
         ("the first picture comes after 4", [code("x = 1\n" * 44), drawn()]),
         ("there is no picture", [code("x")]),
@@ -69,6 +69,13 @@ def test_a_good_notebook_has_no_problems() -> None:
 )
 def test_what_is_wrong_is_said(problem: str, cells: list[Any]) -> None:
     assert problem in "; ".join(second_form_problems(notebook(*cells), "00"))
+
+
+def test_a_statement_counts_the_lines_that_its_text_fills_however_it_is_broken() -> None:
+    long = [code(f"{name} = [\n    1,\n    2,\n]\n" * 5) for name in ("x", "y")]
+    assert list(second_form_problems(notebook(*GOOD, *long), "00")) == []
+    broken = [code(f"{name} = [\n    '{'word ' * 25}',\n]\n" * 7) for name in ("x", "y")]
+    assert "over 12 lines: [14, 14]" in "; ".join(second_form_problems(notebook(*GOOD, *broken), "00"))
 
 
 def test_questions_that_lie_in_a_file_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
