@@ -115,7 +115,7 @@ def terminal() -> Terminal:
         ("help", "kafka-consumer-groups"),
         ("kafka-transactions list", "TransactionalId"),
         ("kafka-metadata-quorum --command-config /etc/hostname add-controller", "takes its.properties"),
-        ("kafka-metadata-quorum --command-config=its.properties add-controller", "process.roles"),
+        ("kafka-metadata-quorum add-controller --command-config=its.properties", "process.roles"),
         ("kafka-delete-records --offset-json-file '{\"partitions\": []}'", "delete"),
     ],
 )

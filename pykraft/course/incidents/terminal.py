@@ -127,7 +127,7 @@ class Terminal:
                 name = rest.pop(0)
                 file = folder / name
                 file.write_text(self._files[name](folder), encoding="utf-8")
-                found += [word, str(file)]
+                found[:0] = [word, str(file)]  # before the verb, wherever it was typed
             elif _may_name_a_file(word):
                 there = f"; {_CONFIG} takes {', '.join(self._files)}" if self._files and word == _CONFIG else ""
                 raise ValueError(f"{word}: there are no files here{there}; say the settings themselves")
