@@ -22,7 +22,7 @@ FLOORS = Floors(
     long_floors={
         "directories_failed": 100,
         "directories_replaced": 10,
-        "directory_moves": 500,
+        "directory_moves": 250,
         "moves_cut": 10,
         "acknowledged": 10_000,
     },
