@@ -59,7 +59,7 @@ def offsets_that_are_deleted_while_members_read_on() -> None:
 
 @bug
 def a_commit_acknowledged_after_an_abort() -> None:
-    """A producer that asks again for the commit of a transaction is told that it is done, though it was aborted."""
+    """A coordinator answers a repeated commit as done, though the transaction was aborted."""
     found = ending.WITH_EPOCH_BUMP[TransactionState.COMPLETE_ABORT]
     wrong = {**ending.WITH_EPOCH_BUMP, TransactionState.COMPLETE_ABORT: (Decision.IS_DECIDED, *found[1:])}
     put(ending, "WITH_EPOCH_BUMP", wrong)

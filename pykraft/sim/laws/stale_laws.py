@@ -63,7 +63,7 @@ from pykraft.storage.producer_state import AppendOrigin, ProducerEntry
 
 _COMMIT, _TRANSACTIONAL_COMMIT = 9, 5
 """The newest versions that name topics."""
-_NOBODY = "nobody"
+_STRAY = "a-member-that-there-is-not"
 _LARGEST_BATCH = 20
 """A batch of more records is not made again."""
 _MOST = 8
@@ -125,7 +125,7 @@ def _check_group(name: str, shard: GroupShard, group_id: str, group: Any) -> Non
         for stale in (epoch - 1, epoch + 1):
             if stale >= 0:
                 _refuses_commit(f"{name}: member {member_id} has epoch {epoch}", shard, group_id, member_id, stale)
-        _refuses_commit(f"{name} has no member {_NOBODY}", shard, group_id, _NOBODY, epoch)
+        _refuses_commit(f"{name} has no member {_STRAY}", shard, group_id, _STRAY, epoch)
     if group.is_empty:
         return
     deletion = shard.delete_groups([group_id])
@@ -158,7 +158,7 @@ def _refuses_commit(name: str, shard: GroupShard, group_id: str, member_id: str,
     )
     _refuses(f"{name}; its commit with epoch {epoch}", shard.commit, request, _COMMIT)
     in_transaction = TxnOffsetCommitRequest(
-        transactional_id=_NOBODY,
+        transactional_id=_STRAY,
         group_id=group_id,
         producer_id=0,
         producer_epoch=0,
