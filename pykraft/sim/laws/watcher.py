@@ -30,6 +30,7 @@ from pykraft.sim.laws.election_laws import ElectionLaws, check_elr
 from pykraft.sim.laws.foreign_laws import foreign_history
 from pykraft.sim.laws.group_laws import InternalHistory, LoggedGroupLaws
 from pykraft.sim.laws.held_laws import HeldLaws
+from pykraft.sim.laws.held_replicas import held, held_of, parse_partition, state_of
 from pykraft.sim.laws.invariants import (
     RECREATED,
     CommittedLog,
@@ -241,23 +242,25 @@ class Watcher:
                 self.progress.log_starts_moved += 1
             case "truncate_fully":
                 self.progress.logs_begun_again += 1
-                partition = _held(machine.node, _parse(fields["partition"]))
+                partition = held(machine.node, parse_partition(fields["partition"]))
                 if partition is not None:
                     check_begun_again(event.node, partition, fields["end"])
             case "truncate":
                 self.progress.truncations += fields["end"] < fields["before"]
-                self._on_truncation(machine, machine.node, _parse(fields["partition"]))
+                self._on_truncation(machine, machine.node, parse_partition(fields["partition"]))
             case "fetch_refused":
                 if fields["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name and machine.node.broker is not None:
-                    check_refused(_parse(fields["partition"]), event.node, machine.node.broker, self._brokers())
+                    check_refused(
+                        parse_partition(fields["partition"]), event.node, machine.node.broker, self._brokers()
+                    )
             case "directory_moved" if self.directories is not None:
-                partition = _held(machine.node, _parse(fields["partition"]))
+                partition = held(machine.node, parse_partition(fields["partition"]))
                 if partition is not None:
                     self.directories.on_moved(machine, partition)
             case "isr":
                 self.progress.isr_changes += 1
                 self.elections.note(event.node, machine.node.loader.image)
-                partition = _held(machine.node, _parse(fields["partition"]))
+                partition = held(machine.node, parse_partition(fields["partition"]))
                 if partition is not None and not self.history_of(partition.key).is_lost:
                     check_isr(event.node, fields, self.ends_of(partition.key))
             case "coordinator":
@@ -267,7 +270,7 @@ class Watcher:
                     self._on_loaded(machine, TopicPartition(fields["topic"], fields["partition"]))
             case "leadership":
                 if fields["leader"] == event.node:
-                    self._on_leadership(machine, machine.node, _parse(fields["partition"]), fields["epoch"])
+                    self._on_leadership(machine, machine.node, parse_partition(fields["partition"]), fields["epoch"])
 
     def _check_snapshot(self, machine: SimulatedNode, snapshot: OffsetAndEpoch, is_copied: bool = False) -> None:
         """A node has written this one, or copied it."""
@@ -291,7 +294,7 @@ class Watcher:
     def _on_loaded(self, machine: SimulatedNode, place: TopicPartition) -> None:
         """A coordinator has read its log, which may be compacted: it knows what everything that was written says."""
         assert machine.node is not None and self.moving is not None
-        partition = _held(machine.node, place)
+        partition = held(machine.node, place)
         if partition is not None:
             replica = self._follow(machine, self._known(machine), partition)
             self.moving.check_loaded(machine, place, replica.batches)
@@ -299,7 +302,7 @@ class Watcher:
     def _on_leadership(self, machine: SimulatedNode, node: Node, topic_partition: TopicPartition, epoch: int) -> None:
         assert node.broker is not None
         self.elections.note(machine.node_id, node.loader.image)
-        partition = _held(node, topic_partition)
+        partition = held(node, topic_partition)
         if partition is not None and not self.history_of(partition.key).is_deleted:
             replica = self._follow(machine, self._known(machine), partition)
             history = self.history_of(partition.key)
@@ -330,13 +333,13 @@ class Watcher:
         if node.broker is not None:
             quiet = seen.quiet
             for partition in node.broker.replicas.partitions.values():
-                state = _state(partition)
+                state = state_of(partition)
                 if quiet.get(partition) != state:
                     self._look_at_partition(machine, seen, partition)
                     if self.moving is None and not self._is_ending:  # laws of moving logs go by more than this
                         quiet[partition] = state
             if self.reassignments is not None:
-                for key in [each for each in seen.partitions if _held_of(node.broker, each) is None]:
+                for key in [each for each in seen.partitions if held_of(node.broker, each) is None]:
                     if self._has_left(machine, key):
                         self._forget_replica(key, machine.node_id)
             if self.groups:
@@ -569,7 +572,7 @@ class Watcher:
             if seen is None or node_id in self.lossy:
                 continue
             broker = None if machine.node is None else machine.node.broker
-            partition = None if broker is None else _held_of(broker, key)
+            partition = None if broker is None else held_of(broker, key)
             if partition is not None:
                 ends[node_id] = partition.log.log_end_offset
             elif machine.node is None and key in seen.partitions:
@@ -591,25 +594,3 @@ class Watcher:
             return kept < len(committed.ends)
 
         return [replica for replica in replicas if replica not in self.lossy and lacks(replica)]
-
-
-def _state(partition: Partition) -> tuple[Any, ...]:
-    """All of a replica that the laws go by."""
-    log = partition.log
-    return log, log.truncations, log.log_end_offset, log.high_watermark, partition.leader_epoch, partition.leader_id
-
-
-def _held(node: Node, topic_partition: TopicPartition) -> Partition | None:
-    """The replica that a node has of a partition, whichever topic it is of."""
-    return None if node.broker is None else node.broker.replicas.partitions.get(topic_partition)
-
-
-def _held_of(broker: Broker, key: TopicIdPartition) -> Partition | None:
-    """The replica that a broker has of this very topic."""
-    held = broker.replicas.partitions.get(key.topic_partition)
-    return held if held is not None and held.key.topic_id == key.topic_id else None
-
-
-def _parse(text: str) -> TopicPartition:
-    topic, _, partition = text.rpartition("-")
-    return TopicPartition(topic, int(partition))
