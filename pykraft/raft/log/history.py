@@ -260,7 +260,7 @@ class HistoryReader:
 
     def has_read(self, end_offset: int) -> bool:
         """Whether there is nothing new up to `end_offset`."""
-        return self._log.start_offset <= self.next_offset >= end_offset
+        return self.next_offset >= max(self._log.start_offset, end_offset)
 
     def truncate_to(self, end_offset: int) -> None:
         """The log was truncated: what comes after `end_offset` now is read again."""
