@@ -9,6 +9,7 @@ import pytest
 
 from pykraft.sim.search.coverage import TABLES, Row, taken_rows
 from pykraft.sim.search.untaken import RARE, UNTAKEN
+from pykraft.sim.trouble.directories import DIRECTORY_SEEDS
 from pykraft.sim.trouble.disks import DISK_SEEDS
 from pykraft.sim.trouble.knobs import draw
 from pykraft.sim.trouble.swarms import BANKS, DANGERS, SWARM_SEEDS
@@ -41,7 +42,7 @@ def test_a_swarm_has_one_workload_and_at_most_three_kinds_of_fault_or_one_danger
 
 
 def test_other_seeds_draw_as_if_there_were_no_swarms() -> None:
-    others = (seed for seed in (*range(0, 13_000, 97), SWARM_SEEDS.start - 1, 50_000) if seed not in DISK_SEEDS)
+    others = {*range(0, 13_000, 97), SWARM_SEEDS.start - 1, 50_000} - {*DISK_SEEDS, *DIRECTORY_SEEDS}
     assert not any(draw(seed).swarm for seed in others)
     assert all(knobs.swarm for knobs in DRAWN.values())
 
