@@ -23,7 +23,7 @@ FLOORS = Floors(
     short=(404, 408, 426),
     long=ELECTION_SEEDS,
     short_floors={"preferred_elections": 2, "last_known_elections": 1, "elr_elections": 1},
-    long_floors={"preferred_elections": 25, "last_known_elections": 5, "elr_elections": 15},
+    long_floors={"preferred_elections": 25, "unclean_elections": 2, "last_known_elections": 5, "elr_elections": 15},
 )
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from pykraft.common.settings.topic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from pykraft.sim.trouble.drawn import Drawn
-from pykraft.sim.trouble.swarms import BANKS
+from pykraft.sim.trouble.transaction_members import draw_bank
 
 DIRECTORY_SEEDS = range(8_250, 8_350)
 """In these seeds brokers have several log directories."""
@@ -70,7 +70,7 @@ def draw_directories(seed: int, draw_of: Callable[[int], Any]) -> Any:
     """The knobs of such a seed; `draw_of` gives those of a seed of a bank."""
     random = Random(f"directories {seed}")
     bank = random.choice(_BANKS)
-    base = draw_of(random.choice(BANKS[bank].seeds))
+    base = draw_bank(bank, random, draw_of)
     also = random.sample(_ALSO, random.choice((0, 1, 2, 3)))
     directories = DirectoryKnobs(
         paths=_PATHS[: random.choice((2, 2, 3))],
