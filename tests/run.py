@@ -256,6 +256,7 @@ SUITES = (
         for name in ("histories-1", "histories-2")
     ),
     Suite("swarms", "pykraft", (), ("soak",), ("simulate", "30300", "--count", "1000"), limit_s=6 * 3600),
+    Suite("wide swarms", "pykraft", (), ("soak",), ("simulate", "35000", "--count", "1000"), limit_s=6 * 3600),
     Suite("simulation long", "pytest", ("tests/sim",), ("soak",), ("--long",), limit_s=2 * 3600, cores=2),
     *(
         Suite(name, "pytest", (path,), ("judges",), EACH_TEST, LONG_JUDGES_S.get(name, 1800), cores=2)

@@ -91,9 +91,9 @@ def test_all_bugs_are_listed_with_what_they_break(capsys: pytest.CaptureFixture[
 def test_the_mixture_has_seeds_of_every_kind_early_and_no_seed_twice() -> None:
     seeds = [seed for seed, _ in zip(mixture(), range(400), strict=False)]
     assert len(set(seeds)) == 400
-    knobs = [draw(seed) for seed in seeds[:18]]
+    knobs = [draw(seed) for seed in seeds[:24]]
     kinds = ("transactions", "elections", "recreations", "voters", "slice_ends", "moves", "level_changes")
-    for kind in (*kinds, "moving", "settings", "swarm"):
+    for kind in (*kinds, "moving", "settings", "swarm", "foreign", "security"):
         assert any(getattr(each, kind) for each in knobs), kind
     assert any(each.limits.quotas_ms for each in knobs) and any(each.limits.rules_ms for each in knobs)
     assert all(each.limits == LimitKnobs() for each in map(draw, range(300)))

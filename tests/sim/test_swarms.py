@@ -13,6 +13,7 @@ from pykraft.sim.trouble.directories import DIRECTORY_SEEDS
 from pykraft.sim.trouble.disks import DISK_SEEDS
 from pykraft.sim.trouble.knobs import draw
 from pykraft.sim.trouble.swarms import BANKS, DANGERS, SWARM_SEEDS
+from pykraft.sim.trouble.wide_swarms import WIDE_SWARM_SEEDS
 from pykraft.simulation import Report
 from tests.sim.histories import history, in_processes
 
@@ -39,6 +40,22 @@ def test_a_swarm_has_one_workload_and_at_most_three_kinds_of_fault_or_one_danger
         assert is_aimed or len([each for each in (knobs.straggler, knobs.breaks, knobs.ghost) if each]) <= 3
     aimed = sum(found[name] for name in DANGERS)
     assert 0.3 < aimed / len(DRAWN) < 0.5
+
+
+def test_half_of_the_wide_swarms_are_histories_of_the_rooms_that_other_swarms_do_not_have() -> None:
+    drawn = [draw(seed) for seed in WIDE_SWARM_SEEDS[:200]]
+    in_a_room = [knobs for knobs in drawn if knobs.swarm[0] not in BANKS.keys() | DANGERS.keys()]
+    assert 0.3 < len(in_a_room) / len(drawn) < 0.6
+    for has_it in (
+        lambda knobs: knobs.disks,
+        lambda knobs: knobs.directories,
+        lambda knobs: knobs.work,
+        lambda knobs: "sleep" in knobs.faults,
+        lambda knobs: "side_cut" in knobs.faults,
+        lambda knobs: knobs.transactions and knobs.groups,
+    ):
+        assert len(list(filter(has_it, drawn))) > len(drawn) / 50, "each of them is drawn early"
+    assert len(set(map(str, in_a_room))) == len(in_a_room), "each is drawn anew"
 
 
 def test_other_seeds_draw_as_if_there_were_no_swarms() -> None:

@@ -49,6 +49,7 @@ from pykraft.sim.trouble.settings import SettingKnobs, draw_settings, setting_ch
 from pykraft.sim.trouble.swarms import SWARM_SEEDS, draw_swarm
 from pykraft.sim.trouble.transaction_members import TRANSACTION_MEMBER_SEEDS, draw_transaction_members
 from pykraft.sim.trouble.voter_changes import VoterKnobs, draw_voters, trouble_of_voters
+from pykraft.sim.trouble.wide_swarms import WIDE_SWARM_SEEDS, draw_wide_swarm
 from pykraft.sim.trouble.work import WORK_SEEDS, WorkKnobs, draw_work
 
 LINGER = "group.coordinator.append.linger.ms"
@@ -199,6 +200,7 @@ def draw(seed: int) -> Knobs:
 
 _REDRAWN = (
     (SWARM_SEEDS, draw_swarm),
+    (WIDE_SWARM_SEEDS, draw_wide_swarm),
     (LONG_TIME_SEEDS, draw_long_times),
     (DISK_SEEDS, draw_disks),
     (DIRECTORY_SEEDS, draw_directories),

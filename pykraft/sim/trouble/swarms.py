@@ -21,8 +21,8 @@ from pykraft.sim.trouble.recreations import LATE_SEEDS, RECREATION_SEEDS
 from pykraft.sim.trouble.settings import SETTING_SEEDS
 from pykraft.sim.trouble.voter_changes import VOTER_SEEDS
 
-SWARM_SEEDS = range(30_000, 40_000)
-"""These seeds are swarms."""
+SWARM_SEEDS = range(30_000, 35_000)
+"""These seeds are swarms; those of `wide_swarms` follow."""
 _AIMS = 0.4
 """How many of them aim at a named danger."""
 
@@ -153,9 +153,13 @@ def draw_swarm(seed: int, draw_of: Callable[[int], Any]) -> Any:
         }
         return replace(base, **changes, storm_from_ms=1_000, storm_until_ms=7_000, swarm=(name,))
     name = random.choices(list(BANKS), [bank.weight for bank in BANKS.values()])[0]
-    base = draw_of(random.choice(BANKS[name].seeds))
-    faults = _few_faults(base, BANKS[name], random)
-    changes = {} if BANKS[name].keeps_faults else _weather(random)
+    return struck(draw_of(random.choice(BANKS[name].seeds)), name, random, BANKS[name].keeps_faults)
+
+
+def struck(base: Any, name: str, random: Random, keeps_faults: bool = False) -> Any:
+    """The draw, called `name`, with a swarm's trouble instead of its own; or with few of its own kinds of fault."""
+    faults = _few_faults(base, keeps_faults, random)
+    changes = {} if keeps_faults else _weather(random)
     return replace(
         base,
         **changes,
@@ -163,7 +167,7 @@ def draw_swarm(seed: int, draw_of: Callable[[int], Any]) -> Any:
         fault_every_ms=random.choice((80, 150, 300)),
         restart_ms=random.choice(((0, 100), (50, 500), (500, 2_500))),
         storm_from_ms=1_000,
-        storm_until_ms=base.storm_until_ms if BANKS[name].keeps_faults else 7_000,
+        storm_until_ms=base.storm_until_ms if keeps_faults else 7_000,
         swarm=(name, *sorted(faults), *(kind for kind, strength in changes.items() if strength)),
     )
 
@@ -172,9 +176,9 @@ def _may_have(base: Any, kind: str) -> bool:
     return kind != "crash_coordinator" or bool(base.groups) or base.transactions is not None
 
 
-def _few_faults(base: Any, bank: Bank, random: Random) -> dict[str, float]:
+def _few_faults(base: Any, keeps_faults: bool, random: Random) -> dict[str, float]:
     """One to three kinds."""
-    kinds = dict.fromkeys(base.faults, 2.0) if bank.keeps_faults else dict(FAULT_KINDS)
+    kinds = dict.fromkeys(base.faults, 2.0) if keeps_faults else dict(FAULT_KINDS)
     if _may_have(base, "crash_coordinator"):
         kinds["crash_coordinator"] = 3.0
     chosen: dict[str, float] = {}
