@@ -29,7 +29,8 @@ class Segment(NamedTuple):
 
 # --- task 1.1: is this batch whole ---
 def batch_at(read: Read, size: int, position: int) -> Batch | None:
-    """The batch that begins at `position` in a file of `size` bytes; None if there is none, or a damaged one."""
+    """The batch that begins at `position` in a file of `size` bytes; None if there is none, or a
+    damaged one."""
     if position + 61 > size:
         return None
     base_offset, length, magic, checksum, last_delta = struct.unpack(">qi4xbI2xi", read(position, 27))
@@ -46,7 +47,8 @@ def batch_at(read: Read, size: int, position: int) -> Batch | None:
 
 # --- task 1.2: where the good part ends ---
 def recover(read: Read, size: int, base_offset: int) -> tuple[int, int]:
-    """How many bytes of a segment are good, and the offset that comes after them. `base_offset` is the segment's."""
+    """How many bytes of a segment are good, and the offset that comes after them. `base_offset` is the
+    segment's."""
     position, next_offset = 0, base_offset
     while batch := batch_at(read, size, position):
         if batch.base_offset < next_offset:
@@ -60,8 +62,8 @@ def recover(read: Read, size: int, base_offset: int) -> tuple[int, int]:
 
 # --- task 1.3: the index, rebuilt ---
 def rebuild_index(read: Read, size: int, base_offset: int, interval_bytes: int) -> bytes:
-    """The .index of a segment whose first `size` bytes are good: an entry for each batch that begins more than
-    `interval_bytes` after the last one with an entry, or after the start."""
+    """The .index of a segment whose first `size` bytes are good: an entry for each batch that begins
+    more than `interval_bytes` after the last one with an entry, or after the start."""
     index, indexed, position = b"", 0, 0
     while batch := batch_at(read, size, position):
         if position - indexed > interval_bytes:
@@ -76,8 +78,8 @@ def rebuild_index(read: Read, size: int, base_offset: int, interval_bytes: int) 
 
 # --- task 1.4: a log of many segments ---
 def recover_log(segments: Sequence[Segment], recovery_point: int) -> tuple[list[tuple[int, int]], int]:
-    """What stays of a log, as (base offset, bytes) for each segment, and the offset of the next record. All below
-    `recovery_point` was synced, and is not read."""
+    """What stays of a log, as (base offset, bytes) for each segment, and the offset of the next record.
+    All below `recovery_point` was synced, and is not read."""
     kept, end = [], segments[0].base_offset
     for segment, after in zip_longest(segments, segments[1:]):
         if after and after.base_offset <= recovery_point:

@@ -27,8 +27,9 @@ class Segment(NamedTuple):
 
 # --- task 1.1: is this batch whole ---
 def batch_at(read: Read, size: int, position: int) -> Batch | None:
-    """The batch that begins at `position` in a file of `size` bytes; None if there is none, or a damaged one."""
-    raise NotImplementedError("Task 1.1: is there room for it, can it be a header, and does its checksum hold?")
+    """The batch that begins at `position` in a file of `size` bytes; None if there is none, or a
+    damaged one."""
+    raise NotImplementedError("Task 1.1: is there room, is it a header, does its checksum hold?")
 
 
 # --- end of task 1.1 ---
@@ -36,8 +37,9 @@ def batch_at(read: Read, size: int, position: int) -> Batch | None:
 
 # --- task 1.2: where the good part ends ---
 def recover(read: Read, size: int, base_offset: int) -> tuple[int, int]:
-    """How many bytes of a segment are good, and the offset that comes after them. `base_offset` is the segment's."""
-    raise NotImplementedError("Task 1.2: go from batch to batch until one is damaged or does not follow")
+    """How many bytes of a segment are good, and the offset that comes after them. `base_offset` is the
+    segment's."""
+    raise NotImplementedError("Task 1.2: go on until a batch is damaged or does not follow")
 
 
 # --- end of task 1.2 ---
@@ -45,8 +47,8 @@ def recover(read: Read, size: int, base_offset: int) -> tuple[int, int]:
 
 # --- task 1.3: the index, rebuilt ---
 def rebuild_index(read: Read, size: int, base_offset: int, interval_bytes: int) -> bytes:
-    """The .index of a segment whose first `size` bytes are good: an entry for each batch that begins more than
-    `interval_bytes` after the last one with an entry, or after the start."""
+    """The .index of a segment whose first `size` bytes are good: an entry for each batch that begins
+    more than `interval_bytes` after the last one with an entry, or after the start."""
     raise NotImplementedError("Task 1.3: go from batch to batch, and make an entry now and then")
 
 
@@ -55,9 +57,9 @@ def rebuild_index(read: Read, size: int, base_offset: int, interval_bytes: int) 
 
 # --- task 1.4: a log of many segments ---
 def recover_log(segments: Sequence[Segment], recovery_point: int) -> tuple[list[tuple[int, int]], int]:
-    """What stays of a log, as (base offset, bytes) for each segment, and the offset of the next record. All below
-    `recovery_point` was synced, and is not read."""
-    raise NotImplementedError("Task 1.4: which segments were synced, which are to be read, and where does it end?")
+    """What stays of a log, as (base offset, bytes) for each segment, and the offset of the next record.
+    All below `recovery_point` was synced, and is not read."""
+    raise NotImplementedError("Task 1.4: which segments were synced, which are read, and the end?")
 
 
 # --- end of task 1.4 ---

@@ -10,8 +10,8 @@ Read = Callable[[int, int], bytes]
 
 # --- task 2.1: which segment ---
 def find_segment(base_offsets: Sequence[int], offset: int) -> int | None:
-    """The base offset of the segment that would hold `offset`; None if it is before all of them. `base_offsets` are
-    in ascending order."""
+    """The base offset of the segment that would hold `offset`; None if it is before all of them.
+    `base_offsets` are in ascending order."""
     count = bisect_right(base_offsets, offset)
     return base_offsets[count - 1] if count else None
 
@@ -21,7 +21,8 @@ def find_segment(base_offsets: Sequence[int], offset: int) -> int | None:
 
 # --- task 2.2: the index ---
 def lookup_offset(read: Read, entries: int, base_offset: int, offset: int) -> tuple[int, int]:
-    """The last entry of an .index at or below `offset`, as (offset, position); (base_offset, 0) if there is none."""
+    """The last entry of an .index at or below `offset`, as (offset, position); (base_offset, 0) if
+    there is none."""
     found = last_at_or_below(read, entries, struct.Struct(">ii"), offset - base_offset)
     return (base_offset + found[0], found[1]) if found else (base_offset, 0)
 
@@ -44,8 +45,8 @@ def last_at_or_below(read: Read, entries: int, entry: struct.Struct, target: int
 
 # --- task 2.3: the last steps ---
 def find_batch(read: Read, size: int, position: int, offset: int) -> int | None:
-    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one after it; None past the
-    last one. `position` is where to begin: a batch begins there."""
+    """Where in a .log of `size` bytes the batch begins that holds `offset`, or the first one after it;
+    None past the last one. `position` is where to begin: a batch begins there."""
     while position < size:
         base_offset, length, last_delta = struct.unpack(">qi11xi", read(position, 27))
         if base_offset + last_delta >= offset:
@@ -59,8 +60,8 @@ def find_batch(read: Read, size: int, position: int, offset: int) -> int | None:
 
 # --- task 2.4: the time index ---
 def lookup_time(read: Read, entries: int, base_offset: int, timestamp: int) -> tuple[int, int]:
-    """The last entry of a .timeindex at or before `timestamp`, as (timestamp, offset); (-1, base_offset) if there is
-    none."""
+    """The last entry of a .timeindex at or before `timestamp`, as (timestamp, offset); (-1,
+    base_offset) if there is none."""
     found = last_at_or_below(read, entries, struct.Struct(">qi"), timestamp)
     return (found[0], base_offset + found[1]) if found else (-1, base_offset)
 

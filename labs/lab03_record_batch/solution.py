@@ -90,7 +90,8 @@ def decode_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def encode_batch(
     records: Sequence[Record], codec: int = 0, leader_epoch: int = -1, producer: tuple[int, int, int] = (-1, -1, -1)
 ) -> bytes:
-    """A batch of these records; `codec` is 0 (none) or 1 (gzip), `producer` is (id, epoch, first sequence number)."""
+    """A batch of these records; `codec` is 0 (none) or 1 (gzip), `producer` is (id, epoch, first
+    sequence number)."""
     first, last = records[0], records[-1]
     data = b"".join(encode_record(record, first.offset, first.timestamp) for record in records)
     if codec == 1:
@@ -105,8 +106,8 @@ def encode_batch(
 
 # --- task 3.4: a batch is read ---
 def decode_batch(data: bytes) -> list[Record]:
-    """The records of a batch. CorruptBatchError if the bytes are not exactly one whole batch, or if a bit is wrong, or
-    if its codec is neither none nor gzip."""
+    """The records of a batch. CorruptBatchError if the bytes are not exactly one whole batch, or if a
+    bit is wrong, or if its codec is neither none nor gzip."""
     if len(data) < 61:
         raise CorruptBatchError(f"a header has 61 bytes, and there are {len(data)}")
     offset, length, _, magic, checksum = struct.unpack_from(">qiibI", data)

@@ -30,7 +30,7 @@ def encode_varint(number: int) -> bytes:
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
     """The number that begins at `position`, and the position after it."""
-    raise NotImplementedError("Task 3.1: gather seven bits of each byte, and undo the zigzag at the end")
+    raise NotImplementedError("Task 3.1: gather seven bits of each byte, then undo the zigzag")
 
 
 # --- end of task 3.1 ---
@@ -42,7 +42,12 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
     raise NotImplementedError("Task 3.2: make the body first, because its length comes before it")
 
 
-def decode_record(data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
+def decode_record(
+    data: bytes,
+    position: int,
+    base_offset: int,
+    base_timestamp: int,
+) -> tuple[Record, int]:
     """The record that begins at `position`, and the position after it."""
     raise NotImplementedError("Task 3.2: read field by field, in the order in which they were written")
 
@@ -52,9 +57,13 @@ def decode_record(data: bytes, position: int, base_offset: int, base_timestamp: 
 
 # --- task 3.3: a batch is made ---
 def encode_batch(
-    records: Sequence[Record], codec: int = 0, leader_epoch: int = -1, producer: tuple[int, int, int] = (-1, -1, -1)
+    records: Sequence[Record],
+    codec: int = 0,
+    leader_epoch: int = -1,
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """A batch of these records; `codec` is 0 (none) or 1 (gzip), `producer` is (id, epoch, first sequence number)."""
+    """A batch of these records; `codec` is 0 (none) or 1 (gzip), `producer` is (id, epoch, first
+    sequence number)."""
     raise NotImplementedError("Task 3.3: the records, perhaps packed, then the header around them")
 
 
@@ -63,8 +72,8 @@ def encode_batch(
 
 # --- task 3.4: a batch is read ---
 def decode_batch(data: bytes) -> list[Record]:
-    """The records of a batch. CorruptBatchError if the bytes are not exactly one whole batch, or if a bit is wrong, or
-    if its codec is neither none nor gzip."""
+    """The records of a batch. CorruptBatchError if the bytes are not exactly one whole batch, or if a
+    bit is wrong, or if its codec is neither none nor gzip."""
     raise NotImplementedError("Task 3.4: check first, unpack then")
 
 

@@ -10,8 +10,8 @@ PIECE_BYTES = 32_768
 
 # --- task 5.1: the kernel sends ---
 def send_piece(out: socket.socket, file: int, position: int, count: int) -> int:
-    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the socket is full;
-    EOFError if the file has nothing there."""
+    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the
+    socket is full; EOFError if the file has nothing there."""
     try:
         sent = os.sendfile(out.fileno(), file, position, count)
     except BlockingIOError:

@@ -8,9 +8,9 @@ PIECE_BYTES = 32_768
 
 # --- task 5.1: the kernel sends ---
 def send_piece(out: socket.socket, file: int, position: int, count: int) -> int:
-    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the socket is full;
-    EOFError if the file has nothing there."""
-    raise NotImplementedError("Task 5.1: call os.sendfile, and tell a full socket from the end of the file")
+    """Let the kernel send at most `count` bytes of the file from `position` on. How many left, 0 if the
+    socket is full; EOFError if the file has nothing there."""
+    raise NotImplementedError("Task 5.1: call os.sendfile; is the socket full, or does the file end?")
 
 
 # --- end of task 5.1 ---
@@ -35,7 +35,7 @@ class Transfer:
 
     def transfer_to(self, out: socket.socket) -> int:
         """Send until everything has left or the socket is full; how many bytes left in this call."""
-        raise NotImplementedError("Task 5.3: choose the way, send while the socket takes something, and keep count")
+        raise NotImplementedError("Task 5.3: choose the way, send while there is room, and keep count")
 
 
 # --- end of task 5.3 ---

@@ -5,7 +5,8 @@ import struct
 
 # --- task 6.1: numbers and strings ---
 def write_varint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first; the highest bit says that another byte follows."""
+    """An unsigned varint: seven bits a byte, the lowest first; the highest bit says that another byte
+    follows."""
     if value < 128:
         return bytes([value])
     return bytes([128 + value % 128]) + write_varint(value // 128)
@@ -35,7 +36,8 @@ def write_string(text: str | None, compact: bool) -> bytes:
 def write_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes, flexible: bool
 ) -> bytes:
-    """The frame of a request, with its size. In a flexible version the header ends with tagged fields: none."""
+    """The frame of a request, with its size. In a flexible version the header ends with tagged fields:
+    none."""
     header = struct.pack(">hhi", api_key, version, correlation_id) + write_string(client_id, compact=False)
     content = header + (b"\0" if flexible else b"") + body
     return struct.pack(">i", len(content)) + content
@@ -64,8 +66,8 @@ def api_versions_request(version: int, correlation_id: int, client_id: str, name
 
 
 def read_api_versions(frame: bytes, version: int) -> tuple[int, int, dict[int, tuple[int, int]]]:
-    """The response, which begins with its size, to a request in `version`: its correlation id, its error code, and the
-    lowest and the highest version of each API by its key."""
+    """The response, which begins with its size, to a request in `version`: its correlation id, its
+    error code, and the lowest and the highest version of each API by its key."""
     correlation_id, error = struct.unpack_from(">ih", frame, 4)
     is_flexible = version >= 3 and error != 35
     if is_flexible:

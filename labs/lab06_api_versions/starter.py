@@ -3,7 +3,8 @@
 
 # --- task 6.1: numbers and strings ---
 def write_varint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first; the highest bit says that another byte follows."""
+    """An unsigned varint: seven bits a byte, the lowest first; the highest bit says that another byte
+    follows."""
     raise NotImplementedError("Task 6.1: seven bits a byte, the lowest first")
 
 
@@ -24,7 +25,8 @@ def write_string(text: str | None, compact: bool) -> bytes:
 def write_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes, flexible: bool
 ) -> bytes:
-    """The frame of a request, with its size. In a flexible version the header ends with tagged fields: none."""
+    """The frame of a request, with its size. In a flexible version the header ends with tagged fields:
+    none."""
     raise NotImplementedError("Task 6.2: the header, the body, and the size of both in front")
 
 
@@ -37,14 +39,20 @@ def skip_tagged_fields(frame: bytes, position: int) -> int:
 
 
 # --- task 6.3: ApiVersions ---
-def api_versions_request(version: int, correlation_id: int, client_id: str, name: str, software_version: str) -> bytes:
+def api_versions_request(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    name: str,
+    software_version: str,
+) -> bytes:
     """The request, with its size, in versions 0 to 4. From version 3 on it says which software asks."""
     raise NotImplementedError("Task 6.3: versions 0 to 2 have no body")
 
 
 def read_api_versions(frame: bytes, version: int) -> tuple[int, int, dict[int, tuple[int, int]]]:
-    """The response, which begins with its size, to a request in `version`: its correlation id, its error code, and the
-    lowest and the highest version of each API by its key."""
+    """The response, which begins with its size, to a request in `version`: its correlation id, its
+    error code, and the lowest and the highest version of each API by its key."""
     raise NotImplementedError("Task 6.3: the header of this response is the old one in every version")
 
 
@@ -52,7 +60,10 @@ def read_api_versions(frame: bytes, version: int) -> tuple[int, int, dict[int, t
 
 
 # --- task 6.4: which version to speak ---
-def agreed_versions(ours: dict[int, tuple[int, int]], theirs: dict[int, tuple[int, int]]) -> dict[int, int]:
+def agreed_versions(
+    ours: dict[int, tuple[int, int]],
+    theirs: dict[int, tuple[int, int]],
+) -> dict[int, int]:
     """The highest version that both sides know, for each API that has one."""
     raise NotImplementedError("Task 6.4: two ranges, and where they overlap")
 

@@ -20,7 +20,8 @@ class RequestQueue:
         return len(self.requests)
 
     def put(self, request: Any) -> bool:
-        """Add a request as soon as there is room for it, and return True; False as soon as the queue is closed."""
+        """Add a request as soon as there is room for it, and return True; False as soon as the queue is
+        closed."""
         with self.changed:
             while len(self.requests) >= self.capacity and not self.is_closed:
                 self.changed.wait()
@@ -31,7 +32,8 @@ class RequestQueue:
             return True
 
     def take(self) -> Any:
-        """The request that has waited longest, as soon as there is one; None as soon as the queue is closed."""
+        """The request that has waited longest, as soon as there is one; None as soon as the queue is
+        closed."""
         with self.changed:
             while not self.requests and not self.is_closed:
                 self.changed.wait()
@@ -78,7 +80,8 @@ class Channel:
         self.is_pending = False
 
     def throttle_started(self) -> None:
-        """The client is over its quota. ValueError if no request waits for a response, or it is throttled already."""
+        """The client is over its quota. ValueError if no request waits for a response, or it is
+        throttled already."""
         if not self.is_pending or self.is_throttled:
             raise ValueError("throttling begins once, with a request in hand")
         self.is_throttled = True
@@ -95,7 +98,8 @@ class Channel:
 
 # --- task 7.3: the idle percentage ---
 class IdleTime:
-    """What share of its time a thread has waited for work. Times are whole numbers, and 0 is one of them."""
+    """What share of its time a thread has waited for work. Times are whole numbers, and 0 is one of
+    them."""
 
     def __init__(self, now: int) -> None:
         """The measurement begins; the thread does not wait yet."""
@@ -114,7 +118,8 @@ class IdleTime:
             self.since = None
 
     def share(self, now: int) -> float:
-        """From 0 (it has never waited) to 1; a wait that goes on counts. A thread that has just started is idle: 1."""
+        """From 0 (it has never waited) to 1; a wait that goes on counts. A thread that has just started
+        is idle: 1."""
         if now == self.started:
             return 1.0
         going_on = 0 if self.since is None else now - self.since

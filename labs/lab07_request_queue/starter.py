@@ -15,11 +15,13 @@ class RequestQueue:
         raise NotImplementedError("Task 7.1: how many are inside")
 
     def put(self, request: Any) -> bool:
-        """Add a request as soon as there is room for it, and return True; False as soon as the queue is closed."""
+        """Add a request as soon as there is room for it, and return True; False as soon as the queue is
+        closed."""
         raise NotImplementedError("Task 7.1: when may a request go in")
 
     def take(self) -> Any:
-        """The request that has waited longest, as soon as there is one; None as soon as the queue is closed."""
+        """The request that has waited longest, as soon as there is one; None as soon as the queue is
+        closed."""
         raise NotImplementedError("Task 7.1: when may a handler have one")
 
     def close(self) -> None:
@@ -51,7 +53,8 @@ class Channel:
         raise NotImplementedError("Task 7.2: what ends here, and what does not")
 
     def throttle_started(self) -> None:
-        """The client is over its quota. ValueError if no request waits for a response, or it is throttled already."""
+        """The client is over its quota. ValueError if no request waits for a response, or it is
+        throttled already."""
         raise NotImplementedError("Task 7.2: what begins here")
 
     def throttle_ended(self) -> None:
@@ -64,7 +67,8 @@ class Channel:
 
 # --- task 7.3: the idle percentage ---
 class IdleTime:
-    """What share of its time a thread has waited for work. Times are whole numbers, and 0 is one of them."""
+    """What share of its time a thread has waited for work. Times are whole numbers, and 0 is one of
+    them."""
 
     def __init__(self, now: int) -> None:
         """The measurement begins; the thread does not wait yet."""
@@ -79,7 +83,8 @@ class IdleTime:
         raise NotImplementedError("Task 7.3: what ends here")
 
     def share(self, now: int) -> float:
-        """From 0 (it has never waited) to 1; a wait that goes on counts. A thread that has just started is idle: 1."""
+        """From 0 (it has never waited) to 1; a wait that goes on counts. A thread that has just started
+        is idle: 1."""
         raise NotImplementedError("Task 7.3: which share of its time has it waited")
 
 

@@ -7,7 +7,7 @@ from random import Random
 # --- task 8.1: the hash of a key ---
 def murmur2(data: bytes) -> int:
     """The hash of some bytes as a number from 0 to 2**32 - 1."""
-    raise NotImplementedError("Task 8.1: mix every four bytes into the hash, then the rest, then finish it")
+    raise NotImplementedError("Task 8.1: mix in every four bytes, then the rest, then finish")
 
 
 # --- end of task 8.1 ---

@@ -9,7 +9,8 @@ HEADER_BYTES = 61
 
 @dataclass(eq=False)
 class Batch:
-    """A batch of one partition. Batches are numbered in the order in which they begin; times are milliseconds."""
+    """A batch of one partition. Batches are numbered in the order in which they begin; times are
+    milliseconds."""
 
     number: int
     created_ms: float
@@ -22,8 +23,8 @@ class Batch:
 
 # --- task 9.1: fill a batch ---
 def append(queue: list[Batch], record: Any, size: int, now_ms: float, batch_size: int, number: int) -> bool:
-    """Add a record of `size` bytes to the last batch of its partition, or begin a batch of this number. Whether the
-    sender should look: a batch has begun, or has become full."""
+    """Add a record of `size` bytes to the last batch of its partition, or begin a batch of this number.
+    Whether the sender should look: a batch has begun, or has become full."""
     is_new = not queue or queue[-1].attempts > 0 or queue[-1].size + size > batch_size
     if is_new:
         queue.append(Batch(number, now_ms))
@@ -38,7 +39,8 @@ def append(queue: list[Batch], record: Any, size: int, now_ms: float, batch_size
 
 # --- task 9.2: when is it sent ---
 def ready_at(queue: list[Batch], batch_size: int, linger_ms: float, is_flushing: bool) -> float:
-    """From when on the first batch of a queue may be sent: 0 for at once, math.inf for an empty queue."""
+    """From when on the first batch of a queue may be sent: 0 for at once, math.inf for an empty
+    queue."""
     if not queue:
         return math.inf
     first = queue[0]
@@ -59,8 +61,8 @@ def next_look(queues: dict[int, list[Batch]], batch_size: int, linger_ms: float,
 
 # --- task 9.3: one request ---
 def drain(queues: dict[int, list[Batch]], ready: list[int], max_bytes: int) -> list[Batch]:
-    """Take the first batch of each ready partition, as many as one request holds. A partition from which a batch was
-    taken is the last one in `queues` from now on."""
+    """Take the first batch of each ready partition, as many as one request holds. A partition from
+    which a batch was taken is the last one in `queues` from now on."""
     taken: list[Batch] = []
     for partition in ready:
         batch = queues[partition][0]

@@ -41,7 +41,8 @@ Event = Sent | Acknowledged | Failed | Read | End
 
 # --- task 10.1: what the program knows ---
 def outcomes(history: Sequence[Event]) -> dict[int, str]:
-    """For each record that was sent: "acknowledged", "failed", or "unknown" if the producer has said nothing."""
+    """For each record that was sent: "acknowledged", "failed", or "unknown" if the producer has said
+    nothing."""
     found = {event.number: "unknown" for event in history if isinstance(event, Sent)}
     for event in history:
         if isinstance(event, Acknowledged):
@@ -80,7 +81,8 @@ def repeated(history: Sequence[Event]) -> list[int]:
 
 
 def moved(history: Sequence[Event]) -> list[int]:
-    """The numbers of the records that were acknowledged at an offset where another record was read, in order."""
+    """The numbers of the records that were acknowledged at an offset where another record was read, in
+    order."""
     there = {event.offset: event.number for event in history if isinstance(event, Read)}
     acknowledged = [event for event in history if isinstance(event, Acknowledged)]
     return sorted(event.number for event in acknowledged if there.get(event.offset, event.number) != event.number)
@@ -91,7 +93,8 @@ def moved(history: Sequence[Event]) -> list[int]:
 
 # --- task 10.4: a verdict ---
 def verdict(history: Sequence[Event]) -> str:
-    """The word: "broken" if a record is lost or moved, "unknown" if one may be lost, and "fine" otherwise."""
+    """The word: "broken" if a record is lost or moved, "unknown" if one may be lost, and "fine"
+    otherwise."""
     if lost(history) or moved(history):
         return "broken"
     read = {event.number for event in history if isinstance(event, Read)}

@@ -41,7 +41,8 @@ Event = Sent | Acknowledged | Failed | Read | End
 
 # --- task 10.1: what the program knows ---
 def outcomes(history: Sequence[Event]) -> dict[int, str]:
-    """For each record that was sent: "acknowledged", "failed", or "unknown" if the producer has said nothing."""
+    """For each record that was sent: "acknowledged", "failed", or "unknown" if the producer has said
+    nothing."""
     raise NotImplementedError("Task 10.1: what has the producer said of each")
 
 
@@ -69,7 +70,8 @@ def repeated(history: Sequence[Event]) -> list[int]:
 
 
 def moved(history: Sequence[Event]) -> list[int]:
-    """The numbers of the records that were acknowledged at an offset where another record was read, in order."""
+    """The numbers of the records that were acknowledged at an offset where another record was read, in
+    order."""
     raise NotImplementedError("Task 10.3: what is at the offset that was named")
 
 
@@ -78,7 +80,8 @@ def moved(history: Sequence[Event]) -> list[int]:
 
 # --- task 10.4: a verdict ---
 def verdict(history: Sequence[Event]) -> str:
-    """The word: "broken" if a record is lost or moved, "unknown" if one may be lost, and "fine" otherwise."""
+    """The word: "broken" if a record is lost or moved, "unknown" if one may be lost, and "fine"
+    otherwise."""
     raise NotImplementedError("Task 10.4: broken, fine, or unknown")
 
 

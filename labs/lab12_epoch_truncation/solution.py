@@ -22,8 +22,8 @@ def truncated(entries: Entries, end: int) -> list[tuple[int, int]]:
 
 
 def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
-    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends where the log
-    begins; None for one above the last."""
+    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends
+    where the log begins; None for one above the last."""
     if not entries or epoch > entries[-1][0]:
         return None
     for number in range(len(entries) - 1, -1, -1):
@@ -39,8 +39,9 @@ def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
 
 # --- task 12.2: the leader's answer ---
 def diverging(entries: Entries, log_end: int, fetch_offset: int, last_epoch: int) -> End | None:
-    """What a leader answers to a follower whose log ends at `fetch_offset` with a record of `last_epoch`: None if that
-    log is a part of its own, else the end of the largest epoch up to `last_epoch` that it has."""
+    """What a leader answers to a follower whose log ends at `fetch_offset` with a record of
+    `last_epoch`: None if that log is a part of its own, else the end of the largest epoch up to
+    `last_epoch` that it has."""
     found = end_of_epoch(entries, log_end, last_epoch)
     return found if found[0] < last_epoch or found[1] < fetch_offset else None
 
@@ -62,8 +63,8 @@ def last_epoch(entries: Entries) -> int:
 
 
 def agreed(leader: Entries, leader_end: int, follower: Entries, follower_end: int) -> tuple[int, int]:
-    """Let a follower ask and truncate until the leader finds nothing to object: the offset where its log ends then, and
-    how many times it truncated."""
+    """Let a follower ask and truncate until the leader finds nothing to object: the offset where its
+    log ends then, and how many times it truncated."""
     times = 0
     while follower_end > 0:
         answer = diverging(leader, leader_end, follower_end, last_epoch(follower))

@@ -20,8 +20,8 @@ def truncated(entries: Entries, end: int) -> list[tuple[int, int]]:
 
 
 def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
-    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends where the log
-    begins; None for one above the last."""
+    """The largest epoch of the log up to this one, and where it ends. An epoch below the first one ends
+    where the log begins; None for one above the last."""
     raise NotImplementedError("Task 12.1: an epoch ends where the next one begins")
 
 
@@ -30,8 +30,9 @@ def end_of_epoch(entries: Entries, log_end: int, epoch: int) -> End | None:
 
 # --- task 12.2: the leader's answer ---
 def diverging(entries: Entries, log_end: int, fetch_offset: int, last_epoch: int) -> End | None:
-    """What a leader answers to a follower whose log ends at `fetch_offset` with a record of `last_epoch`: None if that
-    log is a part of its own, else the end of the largest epoch up to `last_epoch` that it has."""
+    """What a leader answers to a follower whose log ends at `fetch_offset` with a record of
+    `last_epoch`: None if that log is a part of its own, else the end of the largest epoch up to
+    `last_epoch` that it has."""
     raise NotImplementedError("Task 12.2: two things may be wrong with the follower's log")
 
 
@@ -41,7 +42,7 @@ def diverging(entries: Entries, log_end: int, fetch_offset: int, last_epoch: int
 # --- task 12.3: the follower truncates ---
 def truncation_offset(entries: Entries, log_end: int, answer: End) -> int:
     """To which offset a follower truncates its log after the leader's answer."""
-    raise NotImplementedError("Task 12.3: to where both logs may agree, and not further than its own epoch goes")
+    raise NotImplementedError("Task 12.3: to where both logs may agree, within its own epoch")
 
 
 def last_epoch(entries: Entries) -> int:
@@ -50,8 +51,8 @@ def last_epoch(entries: Entries) -> int:
 
 
 def agreed(leader: Entries, leader_end: int, follower: Entries, follower_end: int) -> tuple[int, int]:
-    """Let a follower ask and truncate until the leader finds nothing to object: the offset where its log ends then, and
-    how many times it truncated."""
+    """Let a follower ask and truncate until the leader finds nothing to object: the offset where its
+    log ends then, and how many times it truncated."""
     raise NotImplementedError("Task 12.3: ask, truncate, and ask again")
 
 

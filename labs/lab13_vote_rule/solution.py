@@ -13,8 +13,9 @@ class LogEnd(NamedTuple):
 
 
 class Voter(NamedTuple):
-    """A node that is asked for its vote. `role` is "unattached", "prospective", "candidate", "leader", "follower" or
-    "resigned"; `voted` is the node that it has voted for in this epoch, `leader` this epoch's leader, if known."""
+    """A node that is asked for its vote. `role` is "unattached", "prospective", "candidate", "leader",
+    "follower" or "resigned"; `voted` is the node that it has voted for in this epoch, `leader` this
+    epoch's leader, if known."""
 
     id: int
     role: str

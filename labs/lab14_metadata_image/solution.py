@@ -16,7 +16,8 @@ class Record(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file: the state of all records before offset `end`, as records. A crash may have left half of it."""
+    """A snapshot file: the state of all records before offset `end`, as records. A crash may have left
+    half of it."""
 
     end: int
     is_complete: bool
@@ -79,8 +80,8 @@ def change(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 # --- task 14.2: what counts in a log ---
 def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_watermark: int) -> None:
-    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction begins while one
-    is open, or ends while none is."""
+    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction
+    begins while one is open, or ends while none is."""
     waiting = None
     for offset, record in log:
         if offset >= high_watermark:
@@ -106,7 +107,8 @@ def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_w
 
 # --- task 14.3: a snapshot ---
 def snapshot_of(image: Mapping[str, Mapping]) -> list[Record]:
-    """The records that make this image from nothing, one for each row. They share no list or dictionary with it."""
+    """The records that make this image from nothing, one for each row. They share no list or dictionary
+    with it."""
     levels, brokers, topics, partitions, configs = image.values()
     records = [Record("FeatureLevel", {"name": name, "level": level}) for name, level in levels.items()]
     records += [Record("RegisterBroker", {"id": number, **row}) for number, row in brokers.items()]

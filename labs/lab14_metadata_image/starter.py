@@ -15,7 +15,8 @@ class Record(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A snapshot file: the state of all records before offset `end`, as records. A crash may have left half of it."""
+    """A snapshot file: the state of all records before offset `end`, as records. A crash may have left
+    half of it."""
 
     end: int
     is_complete: bool
@@ -30,7 +31,7 @@ def new_image() -> dict[str, dict]:
 # --- task 14.1: one record ---
 def replay(image: dict[str, dict], record: Record) -> None:
     """Change the image as the record says."""
-    raise NotImplementedError("Task 14.1: look at the record's kind, and change the row that it is about")
+    raise NotImplementedError("Task 14.1: look at the record's kind, and change its row")
 
 
 # --- end of task 14.1 ---
@@ -38,8 +39,8 @@ def replay(image: dict[str, dict], record: Record) -> None:
 
 # --- task 14.2: what counts in a log ---
 def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_watermark: int) -> None:
-    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction begins while one
-    is open, or ends while none is."""
+    """Replay what counts in the log, which are offsets with their records. ValueError if a transaction
+    begins while one is open, or ends while none is."""
     raise NotImplementedError("Task 14.2: which records count, and which of them have to wait?")
 
 
@@ -48,7 +49,8 @@ def replay_log(image: dict[str, dict], log: Iterable[tuple[int, Record]], high_w
 
 # --- task 14.3: a snapshot ---
 def snapshot_of(image: Mapping[str, Mapping]) -> list[Record]:
-    """The records that make this image from nothing, one for each row. They share no list or dictionary with it."""
+    """The records that make this image from nothing, one for each row. They share no list or dictionary
+    with it."""
     raise NotImplementedError("Task 14.3: a record for each row, in an order that can be replayed")
 
 
@@ -56,7 +58,11 @@ def snapshot_of(image: Mapping[str, Mapping]) -> list[Record]:
 
 
 # --- task 14.4: a start ---
-def start(snapshots: Iterable[Snapshot], log: Sequence[tuple[int, Record]], high_watermark: int) -> dict[str, dict]:
+def start(
+    snapshots: Iterable[Snapshot],
+    log: Sequence[tuple[int, Record]],
+    high_watermark: int,
+) -> dict[str, dict]:
     """The image of a node that starts with these files. ValueError if they do not reach each other."""
     raise NotImplementedError("Task 14.4: which snapshot, and which part of the log?")
 

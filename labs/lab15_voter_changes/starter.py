@@ -19,9 +19,10 @@ class Change(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """What the leader knows. `epoch_start` is the offset of its epoch's first record; `high_watermark` is None until a
-    record of its epoch is committed. `voters` is the newest set in its log, the record at `voters_offset`. `pending` is
-    the voter of a change under way, if any; `caught_up` are the observers that have all that the leader has."""
+    """What the leader knows. `epoch_start` is the offset of its epoch's first record; `high_watermark`
+    is None until a record of its epoch is committed. `voters` is the newest set in its log, the record
+    at `voters_offset`. `pending` is the voter of a change under way, if any; `caught_up` are the
+    observers that have all that the leader has."""
 
     epoch_start: int
     high_watermark: int | None
@@ -55,7 +56,8 @@ def new_voters(voters: tuple[Voter, ...], change: Change) -> tuple[Voter, ...]:
 
 # --- task 15.3: who counts ---
 def high_watermark(leader: Leader, ends: Mapping[Voter, int]) -> int | None:
-    """Up to where the leader's log is committed; `ends` are the log end offsets of all replicas it knows of."""
+    """Up to where the leader's log is committed; `ends` are the log end offsets of all replicas it
+    knows of."""
     raise NotImplementedError("Task 15.3: a majority of the newest set, beyond the start of the epoch")
 
 

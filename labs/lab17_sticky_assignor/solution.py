@@ -6,8 +6,8 @@ Partition = tuple[str, int]
 
 
 class Member(NamedTuple):
-    """What a member says as it joins: the topics that it reads, the partitions that it had, and since which generation.
-    A new member has none, and says generation -1."""
+    """What a member says as it joins: the topics that it reads, the partitions that it had, and since
+    which generation. A new member has none, and says generation -1."""
 
     topics: frozenset[str]
     owned: tuple[Partition, ...] = ()

@@ -6,8 +6,8 @@ Partition = tuple[str, int]
 
 
 class Member(NamedTuple):
-    """What a member says as it joins: the topics that it reads, the partitions that it had, and since which generation.
-    A new member has none, and says generation -1."""
+    """What a member says as it joins: the topics that it reads, the partitions that it had, and since
+    which generation. A new member has none, and says generation -1."""
 
     topics: frozenset[str]
     owned: tuple[Partition, ...] = ()
@@ -35,7 +35,10 @@ def kept(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list[P
 
 
 # --- task 17.3: balance ---
-def balance(assignment: dict[str, list[Partition]], members: dict[str, Member]) -> dict[str, list[Partition]]:
+def balance(
+    assignment: dict[str, list[Partition]],
+    members: dict[str, Member],
+) -> dict[str, list[Partition]]:
     """The assignment, moved until no move makes it more even."""
     raise NotImplementedError("Task 17.3: find the best move, make it, and look again")
 
@@ -51,7 +54,7 @@ def sticky(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list
 
 def cooperative(counts: dict[str, int], members: dict[str, Member]) -> dict[str, list[Partition]]:
     """The same, without the partitions that another member has to give up first."""
-    raise NotImplementedError("Task 17.4: take what sticky() says, and leave out what another member may be reading")
+    raise NotImplementedError("Task 17.4: take what sticky() says, without what another may be reading")
 
 
 # --- end of task 17.4 ---

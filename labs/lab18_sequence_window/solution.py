@@ -30,8 +30,8 @@ class SequenceWindow:
         self.batches = []  # (first sequence, records, base offset), oldest first
 
     def check(self, epoch: int, first: int, records: int) -> int | str:
-        """What to do with a batch of so many records: "append" it, "refuse" it because it is out of order, "fence" the
-        producer, or the base offset of the batch that it repeats."""
+        """What to do with a batch of so many records: "append" it, "refuse" it because it is out of
+        order, "fence" the producer, or the base offset of the batch that it repeats."""
         if self.epoch is None:
             return "append"
         if epoch < self.epoch:
@@ -56,8 +56,8 @@ class SequenceWindow:
 
 # --- task 18.3: after a restart ---
 def windows_of(log: Iterable[tuple[int, int, int, int, int]]) -> dict[int, SequenceWindow]:
-    """The windows of all producers of a log, by producer id. A batch of the log is (producer id, epoch, first sequence,
-    records, base offset); the producer id of a batch without one is -1."""
+    """The windows of all producers of a log, by producer id. A batch of the log is (producer id, epoch,
+    first sequence, records, base offset); the producer id of a batch without one is -1."""
     windows = {}
     for producer_id, epoch, first, records, base_offset in log:
         if producer_id != -1:

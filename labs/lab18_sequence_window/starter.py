@@ -26,12 +26,12 @@ class SequenceWindow:
 
     def __init__(self) -> None:
         """Nothing is known of the producer yet."""
-        raise NotImplementedError("Task 18.2: what do you need to remember? The epoch, and some batches")
+        raise NotImplementedError("Task 18.2: what must it remember? The epoch, and some batches")
 
     def check(self, epoch: int, first: int, records: int) -> int | str:
-        """What to do with a batch of so many records: "append" it, "refuse" it because it is out of order, "fence" the
-        producer, or the base offset of the batch that it repeats."""
-        raise NotImplementedError("Task 18.2: look at the epoch first, then for a repetition, then at the order")
+        """What to do with a batch of so many records: "append" it, "refuse" it because it is out of
+        order, "fence" the producer, or the base offset of the batch that it repeats."""
+        raise NotImplementedError("Task 18.2: first the epoch, then a repetition, then the order")
 
     def append(self, epoch: int, first: int, records: int, base_offset: int) -> None:
         """The batch is in the log, at this offset."""
@@ -43,9 +43,9 @@ class SequenceWindow:
 
 # --- task 18.3: after a restart ---
 def windows_of(log: Iterable[tuple[int, int, int, int, int]]) -> dict[int, SequenceWindow]:
-    """The windows of all producers of a log, by producer id. A batch of the log is (producer id, epoch, first sequence,
-    records, base offset); the producer id of a batch without one is -1."""
-    raise NotImplementedError("Task 18.3: read the log from the beginning, and append each batch to its window")
+    """The windows of all producers of a log, by producer id. A batch of the log is (producer id, epoch,
+    first sequence, records, base offset); the producer id of a batch without one is -1."""
+    raise NotImplementedError("Task 18.3: read from the beginning, and append each batch to its window")
 
 
 # --- end of task 18.3 ---

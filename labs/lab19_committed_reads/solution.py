@@ -40,8 +40,8 @@ def aborted_transactions(log: Iterable[Batch]) -> list[Aborted]:
 
 
 def overlapping(aborted: Iterable[Aborted], fetch_offset: int, end_offset: int) -> list[Aborted]:
-    """Those of the aborted transactions that overlap what a fetch returns: offsets from fetch_offset to end_offset,
-    which itself is not among them."""
+    """Those of the aborted transactions that overlap what a fetch returns: offsets from fetch_offset to
+    end_offset, which itself is not among them."""
     return [each for each in aborted if each[2] >= fetch_offset and each[1] < end_offset]
 
 
@@ -53,12 +53,14 @@ class CommittedReader:
     """What a read_committed consumer shows of one fetch."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
-        """`aborted` are the aborted transactions that overlap the fetch, in any order; the marker's offset is -1."""
+        """`aborted` are the aborted transactions that overlap the fetch, in any order; the marker's
+        offset is -1."""
         self.waiting = sorted(aborted, key=lambda each: each[1], reverse=True)
         self.aborting = set()
 
     def shows(self, batch: Batch) -> bool:
-        """Whether the application gets the records of this batch. Asked once for each batch, in order."""
+        """Whether the application gets the records of this batch. Asked once for each batch, in
+        order."""
         kind, producer_id, _, last = batch
         while self.waiting and self.waiting[-1][1] <= last:
             self.aborting.add(self.waiting.pop()[0])

@@ -13,8 +13,8 @@ class Record(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some records, and the first and the last offset that the batch was made with. From `horizon_ms` on its tombstones
-    may go; None if that is not decided yet."""
+    """Some records, and the first and the last offset that the batch was made with. From `horizon_ms`
+    on its tombstones may go; None if that is not decided yet."""
 
     first_offset: int
     last_offset: int
@@ -23,7 +23,8 @@ class Batch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A file of the log: its first offset, its bytes, and its batches, of which there is at least one."""
+    """A file of the log: its first offset, its bytes, and its batches, of which there is at least
+    one."""
 
     base_offset: int
     size: int
@@ -32,8 +33,8 @@ class Segment(NamedTuple):
 
 # --- task 20.1: the map ---
 def latest_offsets(batches: Iterable[Batch], first_dirty: int, most_keys: int) -> tuple[dict[bytes, int], int]:
-    """Of each key in the dirty part, the offset of its last record; and the offset up to which the map knows the log.
-    Once it holds `most_keys` no further batch goes in."""
+    """Of each key in the dirty part, the offset of its last record; and the offset up to which the map
+    knows the log. Once it holds `most_keys` no further batch goes in."""
     latest, end = {}, first_dirty
     for batch in batches:
         if len(latest) >= most_keys:
@@ -79,7 +80,8 @@ def clean_batch(batch: Batch, latest: dict[bytes, int], end: int, now_ms: int, r
 
 # --- task 20.4: which segments are put together ---
 def groups(segments: Iterable[Segment], max_bytes: int) -> list[list[Segment]]:
-    """The segments in their order, those together that have at most `max_bytes`; a larger one stands alone."""
+    """The segments in their order, those together that have at most `max_bytes`; a larger one stands
+    alone."""
     found, size = [], 0
     for segment in segments:
         if not found or size + segment.size > max_bytes:
@@ -97,8 +99,8 @@ def groups(segments: Iterable[Segment], max_bytes: int) -> list[list[Segment]]:
 def compact(
     segments: Sequence[Segment], first_dirty: int, now_ms: int, retention_ms: int, most_keys: int, max_bytes: int
 ) -> tuple[list[list[Batch]], int]:
-    """One pass over a log: the batches of each new segment, and the offset up to which the log is clean then. Segments
-    from there on are left out."""
+    """One pass over a log: the batches of each new segment, and the offset up to which the log is clean
+    then. Segments from there on are left out."""
     batches = [batch for segment in segments for batch in segment.batches]
     latest, end = latest_offsets(batches, first_dirty, most_keys)
     cleaned = []

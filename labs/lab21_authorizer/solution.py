@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """A rule (ACL). `permission` is "ALLOW" or "DENY", `pattern` is "LITERAL" or "PREFIXED"; principals, hosts,
-    operations, resource types and names are texts as in Kafka: "User:alice", "10.0.0.7", "READ", "TOPIC", "flights"."""
+    """A rule (ACL). `permission` is "ALLOW" or "DENY", `pattern` is "LITERAL" or "PREFIXED";
+    principals, hosts, operations, resource types and names are texts as in Kafka: "User:alice",
+    "10.0.0.7", "READ", "TOPIC", "flights"."""
 
     permission: str
     principal: str

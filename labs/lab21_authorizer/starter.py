@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """A rule (ACL). `permission` is "ALLOW" or "DENY", `pattern` is "LITERAL" or "PREFIXED"; principals, hosts,
-    operations, resource types and names are texts as in Kafka: "User:alice", "10.0.0.7", "READ", "TOPIC", "flights"."""
+    """A rule (ACL). `permission` is "ALLOW" or "DENY", `pattern` is "LITERAL" or "PREFIXED";
+    principals, hosts, operations, resource types and names are texts as in Kafka: "User:alice",
+    "10.0.0.7", "READ", "TOPIC", "flights"."""
 
     permission: str
     principal: str
@@ -51,7 +52,12 @@ def decides(rule: Rule, operation: str) -> bool:
 
 
 # --- task 21.3: the answer ---
-def is_allowed(rules: Sequence[Rule], asked: Question, super_users: Collection[str], default: bool) -> bool:
+def is_allowed(
+    rules: Sequence[Rule],
+    asked: Question,
+    super_users: Collection[str],
+    default: bool,
+) -> bool:
     """The answer. `default` is `allow.everyone.if.no.acl.found`."""
     raise NotImplementedError("Task 21.3: super users, the default, and then DENY before ALLOW")
 

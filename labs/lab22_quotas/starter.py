@@ -29,9 +29,14 @@ class SampledRate:
 
 
 # --- task 22.2: the throttle time ---
-def throttle_time_ms(per_second: float, limit: float, window_ms: int, longest_ms: int = LONGEST_MS) -> int:
+def throttle_time_ms(
+    per_second: float,
+    limit: float,
+    window_ms: int,
+    longest_ms: int = LONGEST_MS,
+) -> int:
     """How long nothing may come, so that the rate is back at the limit."""
-    raise NotImplementedError("Task 22.2: how much is too much, and how long until the limit has earned it?")
+    raise NotImplementedError("Task 22.2: how much is too much, and when has the limit earned it?")
 
 
 # --- end of task 22.2 ---

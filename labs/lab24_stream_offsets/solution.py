@@ -28,7 +28,8 @@ class DataLossError(Exception):
 
 # --- task 24.1: a limit, shared fairly ---
 def limited(limit: int | None, begins: Offsets, ends: Offsets) -> Offsets:
-    """Ends that leave about `limit` records in all, for partitions that could be read from `begins` to `ends`."""
+    """Ends that leave about `limit` records in all, for partitions that could be read from `begins` to
+    `ends`."""
     sizes = {partition: ends[partition] - begins[partition] for partition in ends}
     total = sum(sizes.values())
     if limit is None or total <= limit:
@@ -52,7 +53,8 @@ def begins(start: Position, look: Look) -> Offsets:
 
 
 def losses(start: Position, look: Look) -> dict[Partition, str]:
-    """The partitions of which records were lost, and why: "gone", "recreated", "truncated" or "deleted"."""
+    """The partitions of which records were lost, and why: "gone", "recreated", "truncated" or
+    "deleted"."""
     found = {}
     for partition, offset in start.offsets.items():
         if partition not in look.ends:
@@ -85,7 +87,8 @@ class StreamPlanner:
         self.target = look.ends
 
     def latest(self, start: Position, look: Look) -> Position:
-        """Where the batch that begins at `start` ends; DataLossError if records were lost, and that is an error."""
+        """Where the batch that begins at `start` ends; DataLossError if records were lost, and that is
+        an error."""
         look = self.up_to_target(look)
         if self.fail_on_data_loss and losses(start, look):
             raise DataLossError(str(losses(start, look)))
@@ -99,7 +102,8 @@ class StreamPlanner:
         return Look(look.topic_ids, {one: min(look.firsts[one], end) for one, end in ends.items()}, ends)
 
     def ranges(self, start: Position, end: Position, look: Look) -> dict[Partition, tuple[int, int]]:
-        """What the batch between two positions reads: the first offset and the end of each partition that has any."""
+        """What the batch between two positions reads: the first offset and the end of each partition
+        that has any."""
         same = {topic for topic, topic_id in end.topic_ids.items() if look.topic_ids.get(topic) == topic_id}
         firsts = {one: look.firsts.get(one, 0) if one[0] in same else 0 for one in end.offsets}
         first = begins(start, Look(end.topic_ids, firsts, end.offsets))

@@ -28,8 +28,9 @@ class DataLossError(Exception):
 
 # --- task 24.1: a limit, shared fairly ---
 def limited(limit: int | None, begins: Offsets, ends: Offsets) -> Offsets:
-    """Ends that leave about `limit` records in all, for partitions that could be read from `begins` to `ends`."""
-    raise NotImplementedError("Task 24.1: how many records has each partition, and what is its share of the limit?")
+    """Ends that leave about `limit` records in all, for partitions that could be read from `begins` to
+    `ends`."""
+    raise NotImplementedError("Task 24.1: how many records has a partition, and what is its share?")
 
 
 # --- end of task 24.1 ---
@@ -38,11 +39,12 @@ def limited(limit: int | None, begins: Offsets, ends: Offsets) -> Offsets:
 # --- task 24.2: where a batch begins, and what was lost ---
 def begins(start: Position, look: Look) -> Offsets:
     """Where the next batch begins in each partition that there is now."""
-    raise NotImplementedError("Task 24.2: which partitions has the query read before, and are they still the same?")
+    raise NotImplementedError("Task 24.2: which partitions were read before, and are they the same?")
 
 
 def losses(start: Position, look: Look) -> dict[Partition, str]:
-    """The partitions of which records were lost, and why: "gone", "recreated", "truncated" or "deleted"."""
+    """The partitions of which records were lost, and why: "gone", "recreated", "truncated" or
+    "deleted"."""
     raise NotImplementedError("Task 24.2: compare what the query has read with what there is now")
 
 
@@ -55,19 +57,21 @@ class StreamPlanner:
 
     def __init__(self, limit: int | None = None, fail_on_data_loss: bool = True) -> None:
         """`limit` is about how many records a batch may have."""
-        raise NotImplementedError("Task 24.3: keep the limit and the setting; the target is not fixed yet")
+        raise NotImplementedError("Task 24.3: keep the limit and the setting; no target is fixed yet")
 
     def fix_target(self, look: Look) -> None:
         """The query ends where the topics end in this look."""
         raise NotImplementedError("Task 24.3: keep the ends of this look")
 
     def latest(self, start: Position, look: Look) -> Position:
-        """Where the batch that begins at `start` ends; DataLossError if records were lost, and that is an error."""
-        raise NotImplementedError("Task 24.3: look for losses, find begins and ends, and share the limit")
+        """Where the batch that begins at `start` ends; DataLossError if records were lost, and that is
+        an error."""
+        raise NotImplementedError("Task 24.3: look for losses, find begins and ends, share the limit")
 
     def ranges(self, start: Position, end: Position, look: Look) -> dict[Partition, tuple[int, int]]:
-        """What the batch between two positions reads: the first offset and the end of each partition that has any."""
-        raise NotImplementedError("Task 24.3: begin where the query was, and end where the batch was planned to end")
+        """What the batch between two positions reads: the first offset and the end of each partition
+        that has any."""
+        raise NotImplementedError("Task 24.3: begin where the query was, end where the batch shall end")
 
 
 # --- end of task 24.3 ---

@@ -33,7 +33,8 @@ State = tuple[Replica, ...]
 
 # --- task 25.1: committed too early ---
 def high_watermark(state: State) -> str:
-    """What breaks the law in words, or "" where it is kept: no leader's high watermark is above an in-sync log."""
+    """What breaks the law in words, or "" where it is kept: no leader's high watermark is above an
+    in-sync log."""
     for leader in state:
         for other in state:
             if leader.leads and other.node in leader.isr and len(other.log) < leader.high_watermark:
@@ -48,7 +49,8 @@ def high_watermark(state: State) -> str:
 
 # --- task 25.2: logs that match ---
 def log_matching(state: State) -> str:
-    """What breaks the law in words, or "": where two logs have the same epoch at an offset, they are equal up to it."""
+    """What breaks the law in words, or "": where two logs have the same epoch at an offset, they are
+    equal up to it."""
     for one, other in combinations(state, 2):
         pairs = list(zip(one.log, other.log, strict=False))
         same = [offset for offset, (mine, yours) in enumerate(pairs) if mine.epoch == yours.epoch]
@@ -62,7 +64,8 @@ def log_matching(state: State) -> str:
 
 # --- task 25.3: what is committed stays ---
 def committed_stays(before: State, after: State) -> str:
-    """What breaks the law in words, or "": a leader of `after` has what a leader of `before` had committed."""
+    """What breaks the law in words, or "": a leader of `after` has what a leader of `before` had
+    committed."""
     for old in before:
         for new in after:
             if old.leads and new.leads and new.epoch >= old.epoch:

@@ -32,7 +32,8 @@ State = tuple[Replica, ...]
 
 # --- task 25.1: committed too early ---
 def high_watermark(state: State) -> str:
-    """What breaks the law in words, or "" where it is kept: no leader's high watermark is above an in-sync log."""
+    """What breaks the law in words, or "" where it is kept: no leader's high watermark is above an
+    in-sync log."""
     raise NotImplementedError("Task 25.1: leader, ISR, log ends")
 
 
@@ -41,7 +42,8 @@ def high_watermark(state: State) -> str:
 
 # --- task 25.2: logs that match ---
 def log_matching(state: State) -> str:
-    """What breaks the law in words, or "": where two logs have the same epoch at an offset, they are equal up to it."""
+    """What breaks the law in words, or "": where two logs have the same epoch at an offset, they are
+    equal up to it."""
     raise NotImplementedError("Task 25.2: the last offset with the same epoch")
 
 
@@ -50,7 +52,8 @@ def log_matching(state: State) -> str:
 
 # --- task 25.3: what is committed stays ---
 def committed_stays(before: State, after: State) -> str:
-    """What breaks the law in words, or "": a leader of `after` has what a leader of `before` had committed."""
+    """What breaks the law in words, or "": a leader of `after` has what a leader of `before` had
+    committed."""
     raise NotImplementedError("Task 25.3: up to the old leader's high watermark")
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from pykraft.course.authoring.build import LAB_NOTEBOOK
+from pykraft.course.authoring.form import CELL_COLUMNS
 from pykraft.course.labs.grading import NOT_YET, Report, grade_many
 from pykraft.course.labs.lab import HINTS, readme_checks, readme_hints
 from pykraft.course.labs.mutants import mutants, wrong_solution
@@ -157,6 +160,17 @@ def test_starter_and_solution_have_the_same_tasks_and_signatures(folder: Path) -
 
     assert signatures(starter).items() <= signatures(solution).items()
     assert set(definitions(starter)) <= set(definitions(solution))
+
+
+def test_the_cells_of_the_notebook_are_the_tasks_of_the_starter_and_no_line_is_wider_than_a_cell(folder: Path) -> None:
+    cells = [cell for cell in json.loads((folder / LAB_NOTEBOOK).read_text())["cells"] if cell["cell_type"] == "code"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    assert [line for text in texts for line in text.splitlines() if len(line) > CELL_COLUMNS] == []
+    if not is_report(folder):
+        starter = lab_file(folder, "starter").read_text()
+        assert [line for line in starter.splitlines() if len(line) > CELL_COLUMNS] == []
+        written = [text for text in texts if text.startswith("%%task ")]
+        assert written == [f"%%task {task.name}\n{task.body}" for task in tasks(starter)]
 
 
 def test_the_solution_is_as_long_as_promised(folder: Path) -> None:

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from pykraft.course import Lesson, lesson
+from pykraft.course.authoring.form import CELL_COLUMNS
 from pykraft.course.lesson import COLUMNS, FAILS, HOLDS, UNKNOWN
 from pykraft.course.places import NOTEBOOKS
 from pykraft.surroundings import HEADLESS, Shown
 
-CELL_COLUMNS = 104
-"""JupyterLab shows 105 in a cell, on a screen of 1,280 pixels with its list of files open."""
 PATHS = [path for name in (".", "incidents", "templates") for path in sorted((NOTEBOOKS / name).glob("*.ipynb"))]
 LONG = "A claim of many words: " + " ".join(["leader", "follower", "replica.lag.time.max.ms"] * 5)
 

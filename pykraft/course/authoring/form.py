@@ -23,6 +23,8 @@ from pykraft.viz.drawing.alternative import HTML, alternative_of
 
 CODE_CELLS = 30
 CELL_LINES = 25
+CELL_COLUMNS = 104
+"""JupyterLab shows 105 in a cell, on a screen of 1,280 pixels with its list of files open."""
 LONG_CELL_LINES = 10
 """Two cells longer than this may not follow each other without a word between them."""
 WORDS = 2400
