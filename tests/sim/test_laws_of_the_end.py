@@ -104,6 +104,22 @@ def test_an_epoch_without_a_record_is_found_in_a_truncated_log(settled: Callable
         check_epochs("a log", log, ends[:-1], epochs[:-1])
 
 
+def test_a_group_in_a_partition_where_nobody_looks_for_it_breaks_no_law(
+    settled: Callable[[int], SimulatedCluster],
+) -> None:
+    cluster = settled(GROUPS)
+    coordinators = [each.node.broker.groups for each in cluster.nodes.values() if each.node and each.node.broker]
+    shards = [(each, number) for each in coordinators for number in each.runtime.active_partitions()]
+    coordinator, number = next(each for each in shards if each[0].runtime.active(each[1]).groups)
+    groups = coordinator.runtime.active(number).groups
+    name = next(each for each in map(str, range(99)) if coordinator.partition_of(each) != number)
+    groups[name] = next(iter(groups.values()))
+    try:
+        cluster.watcher.questions.check(cluster.nodes)
+    finally:
+        del groups[name]
+
+
 @pytest.mark.long
 @pytest.mark.limit(900)
 def test_each_bug_dies_in_a_whole_history(request: pytest.FixtureRequest) -> None:

@@ -26,11 +26,14 @@ from types import GeneratorType
 from typing import Any
 
 from pykraft.broker.broker import Broker
+from pykraft.broker.coordination.coordinators import GroupCoordinator
+from pykraft.broker.coordination.transactions import TransactionCoordinator
 from pykraft.broker.node import Node
 from pykraft.broker.replication.partition import Partition
 from pykraft.broker.requests.long_answers import Long
 from pykraft.broker.turns.slices import ItemByItem
 from pykraft.common.core import Promise, finish
+from pykraft.common.errors import KafkaError
 from pykraft.common.settings.topic_config import CLEANUP_POLICY
 from pykraft.common.types import TopicPartition, by_topic
 from pykraft.metadata.image import TOPIC_RESOURCE
@@ -324,15 +327,25 @@ def _check_settings(machine: SimulatedNode, node: Node) -> None:
 
 
 def _homes(brokers: Iterable[tuple[int, Broker]]) -> dict[tuple[int, str], int]:
-    """The node that has each group and each transactional id: (kind, name) -> node id."""
-    homes = {}
+    """The node that has each group and each transactional id: (kind, name) -> node id. A stranger may have written one
+    into a partition in which nobody looks for it."""
+    homes: dict[tuple[int, str], int] = {}
     for node_id, broker in brokers:
-        for number in broker.groups.runtime.active_partitions():
-            homes.update({(GROUP, name): node_id for name in broker.groups.runtime.active(number).groups})
-        for number in broker.transactions.runtime.active_partitions():
-            known = broker.transactions.runtime.active(number).transactions
-            homes.update({(TRANSACTION, name): node_id for name in known})
+        groups, transactions = broker.groups, broker.transactions
+        for number in groups.runtime.active_partitions():
+            known: Iterable[str] = groups.runtime.active(number).groups
+            homes.update({(GROUP, name): node_id for name in known if _belongs(name, groups, number)})
+        for number in transactions.runtime.active_partitions():
+            known = transactions.runtime.active(number).transactions
+            homes.update({(TRANSACTION, name): node_id for name in known if _belongs(name, transactions, number)})
     return homes
+
+
+def _belongs(name: str, coordinator: GroupCoordinator | TransactionCoordinator, partition: int) -> bool:
+    try:
+        return coordinator.partition_of(name) == partition
+    except KafkaError:  # no request can ask for such a name
+        return False
 
 
 def _check_coordinators(machine: SimulatedNode, node: Node, homes: Mapping[tuple[int, str], int]) -> None:
