@@ -35,7 +35,7 @@ however many connections.
 samples live.
 
 When the quota of a client is another one, or another client shares it, the counts here begin again: with what was
-counted before the node may be stricter, and never less strict.
+counted before the node may be stricter, and never less strict. Only for the last law they go on.
 
 Follows org.apache.kafka.server.quota.QuotaUtils, kafka.server.{ClientQuotaManager,KafkaApis} and
 org.apache.kafka.common.metrics.stats.Rate.
@@ -102,6 +102,8 @@ class _Used:
     """By connection: it gives no other request before this time."""
     events: deque[tuple[int, int]] = field(default_factory=deque)
     """When, and how many bytes; of as long as samples live."""
+    earlier: list[tuple[int, int]] = field(default_factory=list)
+    """The events before this count began: the node may count them still."""
 
 
 class QuotaLaws:
@@ -135,7 +137,7 @@ class QuotaLaws:
         used.total += size_bytes
         used.largest = max(used.largest, size_bytes)
         used.events.append((now, size_bytes))
-        while used.events[0][0] < now - self._kept_ms - self._sample_ms:
+        while used.events[0][0] < self._reach(now):
             used.events.popleft()
         self.charged += 1
         what = f"{key} of {client}, on node {node}"
@@ -146,7 +148,11 @@ class QuotaLaws:
             most = used.limit * (self._kept_ms + self._sample_ms) / 1000
             require(recent <= most + 1, f"{what}: it has read {recent} bytes, and {most:.0f} are allowed")
         if throttle_ms:
-            self._check_throttled(used, what, throttle_ms)
+            self._check_throttled(used, what, throttle_ms, now)
+
+    def _reach(self, now: int) -> int:
+        """What is older is in no sample."""
+        return now - self._kept_ms - self._sample_ms
 
     def _of(
         self, node: Hashable, key: str, client: tuple[str, str], shared: tuple[str, str], limit: float, now: int
@@ -154,7 +160,9 @@ class QuotaLaws:
         place, asked = (node, key, shared), (node, key, client)
         used = self._used.get(place)
         if used is None or used.limit != limit or self._of_client.get(asked, place) != place:
-            used = self._used[place] = _Used(limit, now)
+            before = [] if used is None else [*used.earlier, *used.events]
+            earlier = [event for event in before if event[0] >= self._reach(now)]
+            used = self._used[place] = _Used(limit, now, earlier=earlier)
         self._of_client[asked] = place
         return used
 
@@ -167,10 +175,10 @@ class QuotaLaws:
         most = most_bytes(used.limit, len(used.due), used.largest, self._kept_ms / 1000, seconds)
         require(used.total <= most, f"{what}: {used.total} bytes in {seconds:g} s, and {most:.0f} are allowed")
 
-    def _check_throttled(self, used: _Used, what: str, throttle_ms: int) -> None:
+    def _check_throttled(self, used: _Used, what: str, throttle_ms: int, now: int) -> None:
         """A client is throttled."""
         self.throttled += 1
-        used_up = sum(size for _, size in used.events)
+        used_up = sum(size for time, size in (*used.earlier, *used.events) if time >= self._reach(now))
         least = used.limit * (self._kept_ms - self._sample_ms) / 1000
         require(
             used_up > least,
