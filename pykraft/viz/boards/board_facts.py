@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pykraft.broker.describe import CellKind, EpochStart, NodeView, PartitionView
 from pykraft.cluster_view import ClusterView
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import METADATA_TOPIC, TopicPartition
 
 CELLS = 20
 MOST_CELLS = 24
@@ -95,6 +95,11 @@ class Replica:
         return self.view.leader_id == self.node.node_id
 
     @property
+    def is_metadata(self) -> bool:
+        """Whether it is the metadata log: it has no in-sync replicas."""
+        return self.view.topic_partition.topic == METADATA_TOPIC
+
+    @property
     def is_behind(self) -> bool:
         """Whether the node has not heard of the partition's latest leader."""
         return self.view.leader_epoch < self.newest_epoch
@@ -105,6 +110,8 @@ class Replica:
         epoch = f"epoch {self.view.leader_epoch}"
         if not self.node.is_alive:
             return f"{'led' if self.leads else 'followed'} in {epoch}"
+        if self.is_metadata and not self.leads and self.node.quorum.role not in ("follower", "observer"):
+            return f"○ {self.node.quorum.role} · {epoch}"
         if self.leads and self.is_behind:
             return f"◆ thinks it leads · {epoch}"
         role = "◆ leads" if self.leads else "● follows"
@@ -280,6 +287,8 @@ def _lens(replicas: list[Replica]) -> Lens:
             if with_gap is not None and with_gap.per_cell < per_cell:
                 return with_gap
     end = -(-last // per_cell) * per_cell
+    if end - CELLS * per_cell < first:
+        return Lens(first, per_cell, -(-(last - first) // per_cell))
     return Lens(end - CELLS * per_cell, per_cell, CELLS)
 
 

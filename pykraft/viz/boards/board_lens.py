@@ -78,7 +78,7 @@ class Lane:
         texts = [replica.end, replica.high_watermark]
         if replica.loss:
             texts.append(replica.loss)
-        if replica.leads and replica.node.is_alive:
+        if replica.leads and replica.node.is_alive and not replica.is_metadata:
             isr = ", ".join(map(str, sorted(replica.view.isr))) or "none"
             texts += wrapped(f"ISR {isr}", self.width, 11.5, mono=True)
         if replica.last_stable:

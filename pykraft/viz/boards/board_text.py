@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pykraft.broker.describe import NodeView
 from pykraft.cluster_view import ClusterView
+from pykraft.common.types import METADATA_TOPIC
 from pykraft.viz.boards.board_facts import BoardFacts, Piece, Replica, count_of, listed
 
 
@@ -25,10 +26,11 @@ def summary(facts: BoardFacts) -> str:
     dead = [node.node_id for node in view.nodes.values() if not node.is_alive]
     if dead:
         parts.append(f"{_names(dead)} dead")
-    isrs = {frozenset(view.isr(key.topic, key.partition)) for key in facts.topic_partitions}
+    partitions = [key for key in facts.topic_partitions if key.topic != METADATA_TOPIC]
+    isrs = {frozenset(view.isr(key.topic, key.partition)) for key in partitions}
     if len(isrs) == 1:
         parts.append(f"in-sync replicas of every partition: {listed(next(iter(isrs)))}")
-    leaderless = [str(key) for key in facts.topic_partitions if view.leader(key.topic, key.partition) is None]
+    leaderless = [str(key) for key in partitions if view.leader(key.topic, key.partition) is None]
     if leaderless:
         parts.append(f"without leader: {', '.join(leaderless[:3])}{' …' if len(leaderless) > 3 else ''}")
     return "; ".join(parts) + "."

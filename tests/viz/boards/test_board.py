@@ -9,11 +9,12 @@ import pytest
 
 from pykraft.broker.describe import NodeFigures
 from pykraft.cluster_view import ClusterView
-from pykraft.common.types import TopicPartition
+from pykraft.common.types import METADATA_TOPIC, TopicPartition
 from pykraft.simulation import Simulation
 from pykraft.viz import Figure, board
 from pykraft.viz.boards.board_facts import BoardFacts
 from pykraft.viz.drawing import palette
+from pykraft.viz.player.still import with_metadata_logs
 from tests.viz.reading import colours, complaints, drawing, elements, texts
 from tests.viz.views import (
     VIEWS,
@@ -149,6 +150,22 @@ def test_what_was_lost_long_ago_is_wide_enough_to_be_seen_and_the_lens_leaves_ou
     places = [lens_.place(offset) for offset in range(lens_.start, lens_.end + 1, 50)]
     assert places == sorted(places) and places[0] == 0 and lens_.place(lens_.end) == lens_.cells
     assert [end - start for start, end in lens_.ranges] == [200 * 10, 200 * 5]
+
+
+def test_a_lane_whose_log_is_long_for_its_cells_begins_at_the_logs_start() -> None:
+    old = lens(replica("orders", 0, 1, 120, 0), (0, 0))
+    lens_ = BoardFacts(view(node(1, old, role="leader")), None).lens(TopicPartition("orders", 0))
+    assert (lens_.start, lens_.per_cell, lens_.cells, lens_.has_stub) == (0, 10, 12, False)
+
+
+def test_the_metadata_log_has_a_lane_without_in_sync_replicas_and_says_what_its_node_is() -> None:
+    shown = with_metadata_logs(election())
+    figure = board(shown, topics=[METADATA_TOPIC])
+    for words in ("○ prospective · epoch 1", "○ candidate · epoch 2", "○ unattached · epoch 2", "end 17"):
+        assert words in texts(figure)
+    led = board(with_metadata_logs(healthy()), topics=[METADATA_TOPIC])
+    assert texts(led).count("● follows · epoch 1") == 2 and "◆ leads · epoch 1" in texts(led)
+    assert not any("ISR" in text or "in-sync" in text for text in (*texts(figure), *texts(led)))
 
 
 def test_each_leader_epoch_is_numbered_where_it_begins() -> None:

@@ -60,6 +60,12 @@ def figure(film: Film, ms: float) -> list[str]:
     return next(row[1:] for row in reversed(film["figures"]) if row[0] <= ms)
 
 
+@pytest.mark.parametrize("name", ["split-vote", "old-image"])
+def test_a_still_of_the_quorum_has_the_metadata_logs_in_its_lanes(name: str) -> None:
+    shown = still(rehearsal_of(name)).svg
+    assert shown.count("__cluster_metadata-0") >= 6 and "t-0</text>" not in shown
+
+
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_scene_opens_one_second_before_what_befalls_it_and_is_plain_data(name: str) -> None:
     rehearsal = rehearsal_of(name)
