@@ -92,6 +92,8 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "you", f"you {fields['do']}"
         case "ended":
             yield "crash", f"crash: node {fields['node']} ends"
+        case "first_start":
+            yield "restart", f"node {fields['node']} starts"
         case "start":
             yield "restart", f"node {fields['node']} starts again"
         case "power_loss":

@@ -231,7 +231,7 @@ class Faults:
 
         def start() -> None:
             if not machine.is_up and not machine.is_kept_down:
-                self._report("start", {"node": machine.node_id})
+                self._report("start" if machine.life else "first_start", {"node": machine.node_id})
                 machine.start()
                 self._watcher.look(machine)
 

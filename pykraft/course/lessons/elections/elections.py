@@ -299,11 +299,6 @@ def failovers(count: int) -> list[Failover]:
     return [failover(seed) for seed in range(1, count + 1)]
 
 
-def seed_of_a_split() -> int:
-    """The first seed in which the first vote after the leader's death elects no leader."""
-    return next(run.seed for run in map(failover, range(1, _SEEDS)) if run.epochs == 2)
-
-
 def seed_of_two_leaders() -> int:
     """The first seed in which a leader that was cut off still leads when the others have elected another one."""
     for seed in range(1, _SEEDS):

@@ -274,7 +274,7 @@ ADVICE = (
         {"num.io.threads": 1},
     ),
     Advice(
-        "Raise num.network.threads when there are many clients.",
+        "Raise num.network.threads for many clients.",
         _takes_longer(
             claim="With 1 network thread a small request takes at least 1.5 times as long as with 3.",
             compared=("1 thread", "3 threads"),
@@ -283,7 +283,7 @@ ADVICE = (
         {"num.network.threads": 1},
     ),
     Advice(
-        "Raise queued.max.requests, so that bursts find room.",
+        "Raise queued.max.requests for bursts.",
         _takes_longer(
             claim="With room for 5 requests a small request takes at least 1.5 times as long as with 500.",
             compared=("5 places", "500 places"),
