@@ -40,7 +40,8 @@ LAWS = {
     "Durability": "an acknowledged record is committed, at the offset that was acknowledged",
     "Consumers See What Is Committed": "a consumer gets the committed records, each once and in order",
     "Topic Ids": "a log holds records of its own topic id only, not those of another topic of the same name",
-    "Divergence": "a leader that refuses a follower's fetch says where their two logs part",
+    "Divergence": "a leader that refuses a follower's fetch says where their two logs part, and the follower truncates "
+    "to there",
     "Fetch Sessions": "both ends of a fetch session know the same partitions, and what is quiet there lacks nothing",
     "Reassignments Keep Copies": "a reassignment ends only when every new replica has what is committed",
     "Producers Follow from the Log": "what a replica knows of producers and transactions is what its log says",
@@ -50,6 +51,7 @@ LAWS = {
     # --- of the metadata
     "Image": "a leader is in its ISR, the ISR is among the replicas, and a fenced broker leads nothing",
     "Replicas Follow the Image": "a broker has the replicas that the metadata give it, in their state, and no others",
+    "Changes Are Told": "what the parts of a node hear of a new image is all that differs from the one before",
     "One Image": "every node has the same image at the same offset, and it is what the log alone gives",
     "Record Versions": "no record of the metadata log is newer than the cluster's metadata.version allows",
     "Snapshots": "a snapshot is what was committed before its offset, and a log goes on where the snapshot ends",
@@ -70,8 +72,8 @@ LAWS = {
     "Atomic Reads": "a reader of committed data sees all records of committed transactions once, and no others",
     "The Bank's Total": "transfers move money, and neither make nor lose any",
     "Markers": "a transaction is written and ended in one epoch of its producer",
-    "Time of a Transaction": "a transaction is as old as its first partition, and its id does not expire before "
-    "it ends",
+    "Time of a Transaction": "a transaction is as old as its first partition, and neither its id nor its producer is "
+    "forgotten before it ends",
     # --- of settings and levels
     "Settings in Force": "a node goes by what the metadata say of a setting, from the moment that it knows",
     "Enough Replicas": "an append is acknowledged when as many logs as demanded have it, and refused for too few",
@@ -284,6 +286,14 @@ SITES = {
     "_check_repeated": "What Is Stale Is Refused",
     "_check_isr_changes": "What Is Stale Is Refused",
     "_check_block": "One Identity",
+    "ChangeLaws.look": "Changes Are Told",
+    "_check_both": "Changes Are Told",
+    "_check_forgotten": "Time of a Transaction",
+    "_check_producer_snapshot": "Producers Follow from the Log",
+    "_check_truncation": "Divergence",
+    "_check_validation": "Divergence",
+    "_check_aborted": "Atomic Reads",
+    "_require_kept": "Voters of the Log",
     "_violation": "Sleeping Rooms",
     "SimulatedCluster._check_settled": "Recovery",
 }
