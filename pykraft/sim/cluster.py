@@ -39,7 +39,9 @@ from pykraft.sim.laws.invariants import PLAIN, Violation
 from pykraft.sim.laws.level_laws import check_record_versions
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.stale_laws import check_stale
+from pykraft.sim.laws.supposed_brokers import check_supposed_brokers
 from pykraft.sim.laws.supposed_logs import check_supposed_logs
+from pykraft.sim.laws.supposed_metadata import check_supposed_metadata
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome
 from pykraft.sim.laws.transactional_commit_laws import TransactionalCommitLaws
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -581,4 +583,6 @@ class SimulatedCluster:
         self.watcher.questions.check(self.nodes)
         check_stale(self.nodes)
         check_supposed_changes(image)
+        check_supposed_metadata(image)
         check_supposed_logs(self.nodes)
+        check_supposed_brokers(self.nodes)

@@ -24,7 +24,8 @@ LAWS = {
     # --- of the quorum
     "Election Safety": "an epoch has one leader, and the epoch of a node never goes back",
     "One Vote": "a voter votes once in an epoch, also if its process ends in between",
-    "Majority": "what the metadata quorum takes for committed is on the disks of a majority of the voters",
+    "Majority": "what the metadata quorum takes for committed is on the disks of a majority of the voters, and "
+    "ends with a record of the leader's own epoch",
     "Monotonic High Watermark": "the high watermark never goes back",
     "Voters of the Log": "a node goes by the last voter set in its own log, committed or not, and a snapshot has the "
     "one that holds at its offset",
@@ -143,6 +144,7 @@ SITES = {
     "Watcher._look_at_quorum": "Monotonic High Watermark",
     "Watcher._look_at_partition": "Monotonic High Watermark",
     "MajorityLaw.check": "Majority",
+    "MajorityLaw.check_leader": "Majority",
     "Watcher.on_trace": "A Coordinator Follows from Its Log",
     "check_record_versions": "Record Versions",
     "SnapshotLaws.check": "Snapshots",
@@ -165,6 +167,7 @@ SITES = {
     "_check_view": "Offsets That Are Read",
     "_check_fetch_session": "Fetch Sessions",
     "_check_quiet": "Fetch Sessions",
+    "_check_log_start": "Fetch Sessions",
     "_check_members": "Member Sessions",
     "check_refused": "Divergence",
     "MovingLogLaws.look": "Log Start",
@@ -294,6 +297,14 @@ SITES = {
     "_check_validation": "Divergence",
     "_check_aborted": "Atomic Reads",
     "_require_kept": "Voters of the Log",
+    "_check_kept_in_snapshot": "Snapshots",
+    "_check_directory_gone": "Others Lead What Has Failed",
+    "_check_cancelled": "Reassignments Keep Copies",
+    "_check_told_again": "Directories Are Known",
+    "_check_copy_truncated": "A Moved Replica Is Whole",
+    "_check_unanswered": "High Watermark",
+    "_check_news": "Fetch Sessions",
+    "_check_late_commit": "Commits Come from Members",
     "_violation": "Sleeping Rooms",
     "SimulatedCluster._check_settled": "Recovery",
 }
