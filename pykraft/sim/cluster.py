@@ -40,6 +40,7 @@ from pykraft.sim.laws.level_laws import check_record_versions
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.stale_laws import check_stale
 from pykraft.sim.laws.supposed_brokers import check_supposed_brokers
+from pykraft.sim.laws.supposed_groups import check_supposed_groups
 from pykraft.sim.laws.supposed_logs import check_supposed_logs
 from pykraft.sim.laws.supposed_metadata import check_supposed_metadata
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome
@@ -586,3 +587,4 @@ class SimulatedCluster:
         check_supposed_metadata(image)
         check_supposed_logs(self.nodes)
         check_supposed_brokers(self.nodes)
+        check_supposed_groups(self.nodes)

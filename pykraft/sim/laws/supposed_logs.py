@@ -8,8 +8,8 @@ state that a history has come to is copied, and the event is supposed to happen 
   producers has all that their last batches and markers say.
   A reader of records of aborted transactions hears of each of these, however they overlap.
 * *The metadata log.* A replica truncates to where its leader says that their logs part, and to nowhere below its high
-  watermark. The records of the voters that it truncates hold no more. A leader says of a log that it is a beginning of
-  its own only if it is.
+  watermark. The records of the voters that it truncates hold no more. A leader commits nothing before a record
+  of its own epoch. It says of a log that it is a beginning of its own only if it is.
 
 Follows org.apache.kafka.storage.internals.log.ProducerStateManager, org.apache.kafka.raft.ReplicatedLog and
 org.apache.kafka.raft.internals.TreeMapLogHistory.
@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from pykraft.common.types import OffsetAndEpoch
+from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.log.replicated_log import ReplicatedLog, Verdict
 from pykraft.raft.log.voters import LogHistory
 from pykraft.records.batch import RecordBatch
@@ -55,6 +56,8 @@ def check_supposed_logs(machines: Mapping[int, SimulatedNode]) -> None:
         replica = node.raft.replica
         _check_truncation(f"the metadata log of node {node_id}", replica.log)
         _check_prefixes(f"the metadata log of node {node_id}", replica.log)
+        if replica.leader is not None:
+            _check_commits(f"node {node_id}", replica.leader)
         _check_history(f"node {node_id}", replica.control_records.history)
 
 
@@ -194,6 +197,22 @@ def _check_validation(name: str, log: ReplicatedLog, end: OffsetAndEpoch, epochs
             (found.verdict is Verdict.VALID) is (other == end.epoch),
             f"{name} has a last record of epoch {end.epoch} before offset {end.offset}; of a log that ends there with "
             f"one of epoch {other} it says: {found}",
+        )
+
+
+def _check_commits(name: str, leader: LeaderState) -> None:
+    """A leader commits with its own epoch's first record, and not before, though a majority has all that is older."""
+    for end, is_committed in ((leader.epoch_start_offset, False), (leader.epoch_start_offset + 1, True)):
+        twin = copy(leader)
+        twin.high_watermark = None
+        twin.voters = {key: copy(progress) for key, progress in leader.voters.items()}
+        for progress in twin.voters.values():
+            progress.end_offset = end
+        twin._update_high_watermark()
+        require(
+            (twin.high_watermark is not None) is is_committed,
+            f"{name} leads from offset {leader.epoch_start_offset} on; were all voters' logs to end at {end}, it would "
+            f"take for committed what is below {twin.high_watermark}",
         )
 
 
