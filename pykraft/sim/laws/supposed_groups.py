@@ -65,7 +65,8 @@ def check_supposed_groups(machines: Mapping[int, SimulatedNode]) -> None:
 
 
 def _check_heir(name: str, group: ConsumerGroup) -> None:
-    for member_id in sorted(group.members)[:1]:
+    having = [each for each in sorted(group.members) if group.target_assignment.get(each)]
+    for member_id in having[:1]:
         twins: dict[str, Any] = {group.group_id: deepcopy(group)}
         twin = twins[group.group_id]
         had = group.target_assignment.get(member_id, {})

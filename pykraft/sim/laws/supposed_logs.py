@@ -81,17 +81,20 @@ def _check_forgotten(name: str, state: ProducerStateManager) -> None:
 
 
 def _check_producer_snapshot(name: str, state: ProducerStateManager) -> None:
-    """What a snapshot keeps is what there is, of each producer's batches the last one."""
+    """What a snapshot keeps is what there is, of each producer's batches the last one; also after one more marker."""
     filesystem = MemoryFileSystem()
     twin = ProducerStateManager(filesystem, "", _NEVER)
-    twin.producers, twin.map_end_offset = state.producers, max(state.map_end_offset, 1)
+    producers = {
+        key: replace(each, coordinator_epoch=each.coordinator_epoch + 1) for key, each in state.producers.items()
+    }
+    twin.producers, twin.map_end_offset = producers, max(state.map_end_offset, 1)
     twin.take_snapshot()
     twin.sync_snapshots()
     read = ProducerStateManager(filesystem, "", _NEVER)
     read.load_newest(0, twin.map_end_offset, 0)
     kept = {key: _said(each) for key, each in sorted(read.producers.items())}
-    expected = {key: _said(each) for key, each in sorted(state.producers.items())}
-    require(kept == expected, f"{name} knows of its producers {expected}; a snapshot would keep {kept}")
+    expected = {key: _said(each) for key, each in sorted(producers.items())}
+    require(kept == expected, f"{name}, were it to know of its producers {expected}, would keep {kept} in a snapshot")
 
 
 def _check_aborted(name: str, state: ProducerStateManager) -> None:

@@ -101,23 +101,20 @@ def _check_directory_gone(image: MetadataImage, place: Place, control: Replicati
         for each, known in zip(partition.replicas, partition.directories, strict=True)
     )
     broker = replace(image.brokers[broker_id], directories=(_GONE, _LEFT))
-    before = _with(
-        replace(image, brokers={**image.brokers, broker_id: broker}), place, replace(partition, directories=directories)
-    )
-    after = _after(before, control.plan_directories_gone(before, broker_id, {_GONE}))
-    left = replace(after, brokers={**image.brokers, broker_id: replace(broker, directories=(_LEFT,))})
-    for what, now in (("then", after), ("when it is fenced and back", _back(left, broker_id, control))):
-        found = now.topics[topic_id].partitions[number]
-        able = [
-            each
-            for each in partition.isr
-            if each != broker_id and image.is_active(each) and image.is_online(each, partition)
-        ]
-        require(
-            found.leader != broker_id and (found.leader in able or not able),
-            f"{name}-{number} is led by {found.leader} {what}, were its directory on its leader, broker {broker_id}, "
-            f"to fail; of its ISR {able} could lead",
-        )
+    others = replace(image, brokers={**image.brokers, broker_id: broker})
+    for isr in dict.fromkeys((partition.isr, (broker_id,))):
+        before = _with(others, place, replace(partition, directories=directories, isr=isr))
+        after = _after(before, control.plan_directories_gone(before, broker_id, {_GONE}))
+        left = replace(after, brokers={**image.brokers, broker_id: replace(broker, directories=(_LEFT,))})
+        able = [each for each in isr if each != broker_id and image.is_active(each)]
+        able = [each for each in able if image.is_online(each, partition)]
+        for when, now in (("then", after), ("when it is back", _back(left, broker_id, control))):
+            found = now.topics[topic_id].partitions[number]
+            require(
+                found.leader != broker_id and (found.leader in able or not able),
+                f"{name}-{number} is led by {found.leader} {when}, were its directory on its leader, broker "
+                f"{broker_id}, to fail; of its ISR {able} could lead",
+            )
 
 
 def _back(image: MetadataImage, broker_id: int, control: ReplicationControl) -> MetadataImage:
