@@ -59,6 +59,7 @@ END = {
     "a_revocation_without_an_end": GROUPS,
     "a_new_topic_that_no_pattern_meets": GROUPS,
     "a_generation_that_an_empty_group_forgets": BANK,
+    "a_cleaner_that_begins_within_an_aborted_transaction": BANK,
     "a_log_that_begins_in_another_epoch_and_passes": SNAPSHOTS,
 }
 """Bugs that the end of any history of that kind finds."""

@@ -197,6 +197,7 @@ RECORDED = {
     "a_producer_that_expires_within_its_transaction": Recorded("log rule", "Time of a Transaction", 401),
     "a_snapshot_of_producers_without_their_coordinators": Recorded("log rule", "Producers Follow from the Log", 401),
     "an_aborted_list_that_stops_at_its_own_marker": Recorded("log rule", "Atomic Reads", 401),
+    "a_cleaner_that_begins_within_an_aborted_transaction": Recorded("log rule", "Compaction", 114),
     "a_log_start_that_is_no_news": Recorded("fetch session", "Fetch Sessions", 401),
     "a_lost_answer_taken_for_a_refusal": Recorded("replication", "High Watermark", 401),
     "a_directory_that_is_told_once": Recorded("log directory", "Directories Are Known", 401),

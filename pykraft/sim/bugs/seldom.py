@@ -7,7 +7,7 @@ is supposed (the modules `laws.supposed_...` and `change_laws`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -39,6 +39,7 @@ from pykraft.raft.log.replicated_log import ReplicatedLog
 from pykraft.raft.log.voters import LogHistory
 from pykraft.sim.bugs.planting import bug, put
 from pykraft.storage.producer_state import ProducerEntry, ProducerStateManager, ProducerUpdate
+from pykraft.storage.upkeep.cleaner import Cleaning, Step
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
 
@@ -204,6 +205,22 @@ def an_aborted_list_that_stops_at_its_own_marker() -> None:
         return update._replace(completed=ended)
 
     put(ProducerStateManager, "plan", plan_by_marker)
+
+
+@bug
+def a_cleaner_that_begins_within_an_aborted_transaction() -> None:
+    """A pass that begins within an aborted transaction takes the rest of it for committed, and removes what was."""
+    make_map = Cleaning._make_map
+
+    def make_without(self: Cleaning) -> Iterator[Step]:
+        aborted = self.aborted
+        self.aborted = [each for each in aborted if each.first_offset >= self.first_dirty_offset]
+        try:
+            yield from make_map(self)
+        finally:
+            self.aborted = aborted
+
+    put(Cleaning, "_make_map", make_without)
 
 
 @bug

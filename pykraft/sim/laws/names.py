@@ -297,6 +297,7 @@ SITES = {
     "_check_truncation": "Divergence",
     "_check_validation": "Divergence",
     "_check_aborted": "Atomic Reads",
+    "_check_cleaning": "Compaction",
     "_require_kept": "Voters of the Log",
     "_check_commits": "Majority",
     "_check_heir": _GROUP,

@@ -13,7 +13,6 @@ kafka.cluster.Partition and org.apache.kafka.coordinator.group.OffsetMetadataMan
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from pykraft.broker.broker import Broker
@@ -21,7 +20,7 @@ from pykraft.broker.replication.directory_assignments import RETRY_BACKOFF_MS
 from pykraft.broker.replication.directory_moves import Move
 from pykraft.broker.replication.fetching import FetchPlace, FetchResult
 from pykraft.broker.replication.partition import IsrChange, IsrProposal, IsrState, Partition
-from pykraft.broker.requests.data.fetch_sessions import CachedPartition
+from pykraft.broker.requests.data.fetch_sessions import CachedPartition, Wanted
 from pykraft.common.errors import ErrorCode
 from pykraft.common.rooms import Room
 from pykraft.common.types import TopicPartition, Uuid
@@ -133,7 +132,8 @@ def _check_unanswered(name: str, broker: Broker, partition: Partition, now: int)
     proposal = IsrProposal(twin, twin.leader_epoch, twin.partition_epoch, ())
     for error in (None, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR):
         manager._pending = {}
-        answer = None if error is None else AlterPartitionResponse.Topic.Partition(error_code=error)
+        answer_type = AlterPartitionResponse.Topic.Partition
+        answer = None if error is None else answer_type(partition_index=0, error_code=error, isr=[])
         manager._settle(proposal, answer, now)
         require(
             twin.isr_state.maximal == wanted,
@@ -143,14 +143,15 @@ def _check_unanswered(name: str, broker: Broker, partition: Partition, now: int)
 
 
 def _check_news(name: str, partition: Partition) -> None:
-    log = partition.log
-    known: Any = None
-    for more in ({"high_watermark": log.high_watermark + 1}, {"log_start_offset": log.log_start_offset + 1}):
-        cached = CachedPartition(known, log.high_watermark, log.log_start_offset)
-        place = FetchPlace(partition.topic_partition, log.log_end_offset, 1, partition.leader_epoch, log.latest_epoch)
-        same = FetchResult(place, high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
-        is_news = cached.note(replace(same, **more))
-        require(is_news, f"{name}, {partition}: were it to have {more}, a follower with a session would not hear of it")
+    high_watermark, start = partition.log.high_watermark, partition.log.log_start_offset
+    epoch, known = partition.leader_epoch, Wanted(partition=0, fetch_offset=0, partition_max_bytes=1)
+    place = FetchPlace(partition.topic_partition, 0, 1, epoch, epoch)
+    for what, at, begin in (("high watermark", high_watermark + 1, start), ("log start", high_watermark, start + 1)):
+        result = FetchResult(place, high_watermark=at, log_start_offset=begin)
+        is_news = CachedPartition(known, high_watermark, start).note(result)
+        require(
+            is_news, f"{name}, {partition}: were its {what} to rise, a follower with a session would not hear of it"
+        )
 
 
 def _check_late_commit(name: str, group_id: str) -> None:

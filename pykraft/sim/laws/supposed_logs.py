@@ -6,7 +6,8 @@ state that a history has come to is copied, and the event is supposed to happen 
 
 * *Producers.* One that is silent is forgotten, unless it has a transaction open. A snapshot of what a log knows of its
   producers has all that their last batches and markers say.
-  A reader of records of aborted transactions hears of each of these, however they overlap.
+  A reader of records of aborted transactions hears of each of these, however they overlap. A cleaner that begins within
+  such a transaction takes none of its records for the newest of a key.
 * *The metadata log.* A replica truncates to where its leader says that their logs part, and to nowhere below its high
   watermark. The records of the voters that it truncates hold no more. A leader commits nothing before a record
   of its own epoch. It says of a log that it is a beginning of its own only if it is.
@@ -16,7 +17,7 @@ org.apache.kafka.raft.internals.TreeMapLogHistory.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -25,17 +26,22 @@ from pykraft.common.types import OffsetAndEpoch
 from pykraft.raft.leader_state import LeaderState
 from pykraft.raft.log.replicated_log import ReplicatedLog, Verdict
 from pykraft.raft.log.voters import LogHistory
-from pykraft.records.batch import RecordBatch
+from pykraft.records.batch import RecordBatch, batches
 from pykraft.records.builder import RecordBatchBuilder
+from pykraft.records.filtering import Outline
 from pykraft.records.markers import Marker, end_transaction_marker
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.world.disk import MemoryFileSystem
 from pykraft.sim.world.hosts import SimulatedNode
+from pykraft.storage.answers import Isolation
+from pykraft.storage.log import UnifiedLog
 from pykraft.storage.producer_state import ProducerEntry, ProducerStateManager
 from pykraft.storage.transaction_index import AbortedTransaction, TransactionIndex
+from pykraft.storage.upkeep.cleaner import Cleaning, OffsetMap
 from pykraft.storage.verification_state import Verifications
 
 _NEVER = 1 << 62
+_READ_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
 _MOST = 8
 """This many logs of a node, and batches of the metadata log, are looked at."""
 
@@ -53,6 +59,7 @@ def check_supposed_logs(machines: Mapping[int, SimulatedNode]) -> None:
             _check_forgotten(name, state)
             _check_producer_snapshot(name, state)
             _check_aborted(name, state)
+            _check_cleaning(name, partitions[place].log)
         replica = node.raft.replica
         _check_truncation(f"the metadata log of node {node_id}", replica.log)
         _check_prefixes(f"the metadata log of node {node_id}", replica.log)
@@ -119,6 +126,66 @@ def _check_aborted(name: str, state: ProducerStateManager) -> None:
         f"the second one after the first and within it, a reader of their records would hear "
         f"that those of {sorted(found)} were",
     )
+
+
+def _check_cleaning(name: str, log: UnifiedLog) -> None:
+    """Suppose that one of its transactions was aborted, and that the log is compacted, and clean up to the first record
+    of that transaction, that one included. None of the others is the newest record of a key."""
+    for producer_id, first, last in _transactions(log)[-1:]:
+        cleaning = Cleaning.of(
+            MemoryFileSystem(),
+            log,
+            first_dirty_offset=first + 1,
+            end_offset=last + 1,
+            now_ms=0,
+            buffer_bytes=_BUFFER_BYTES,
+        )
+        noted = cleaning.offsets = _Noted()
+        cleaning.aborted = [AbortedTransaction(producer_id, first, last + 1, last + 2)]
+        for _ in cleaning._make_map():
+            """It reads the log, and changes nothing."""
+        found = [each for each in _found(log, first) if each.producer_id == producer_id and each.is_transactional]
+        mine = [place[0] for each in found if each.base_offset <= last for place in each.places()]
+        wrong = sorted(noted.offsets.intersection(mine))
+        require(
+            not wrong,
+            f"{name}, were it clean up to {first + 1}, and had producer {producer_id} aborted what it wrote from "
+            f"{first} to {last}: the cleaner would take {wrong} for the newest of their keys, and remove what was "
+            f"committed before",
+        )
+
+
+def _found(log: UnifiedLog, offset: int) -> Iterator[RecordBatch]:
+    if offset < log.log_end_offset:
+        region = log.read(offset, _READ_BYTES, Isolation.LOG_END, at_least_one=True).records
+        yield from batches(memoryview(region if isinstance(region, bytes) else region.read(0, len(region))))
+
+
+def _transactions(log: UnifiedLog) -> Sequence[tuple[int, int, int]]:
+    """Of each transaction that has several records in the log: the producer, the first offset, and the last one."""
+    open_since: dict[int, tuple[int, int]] = {}
+    several = []
+    for batch in _found(log, log.log_start_offset):
+        if batch.is_control:
+            open_since.pop(batch.producer_id, None)
+        elif batch.is_transactional and batch.count:
+            first, count = open_since.get(batch.producer_id, (batch.base_offset, 0))
+            open_since[batch.producer_id] = first, count + batch.count
+            if count + batch.count > 1:
+                several.append((batch.producer_id, first, batch.last_offset))
+    return several
+
+
+class _Noted(OffsetMap):
+    """Notes each offset that a cleaner takes for one that may be the newest of its key."""
+
+    def __init__(self) -> None:
+        super().__init__(_BUFFER_BYTES)
+        self.offsets: set[int] = set()
+
+    def note(self, records: Iterable[Outline], first_offset: int) -> bool:
+        self.offsets |= {offset for _, _, _, offset, _, _ in records if offset >= first_offset}
+        return True
 
 
 def _records(offset: int, producer_id: int) -> RecordBatch:
