@@ -32,12 +32,17 @@ from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTI
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.sim.foreign.client import ForeignWorkload
 from pykraft.sim.laws import sleep_laws
+from pykraft.sim.laws.change_laws import check_supposed_changes
 from pykraft.sim.laws.group_laws import GroupLaws
 from pykraft.sim.laws.image_laws import check_images
 from pykraft.sim.laws.invariants import PLAIN, Violation
 from pykraft.sim.laws.level_laws import check_record_versions
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.stale_laws import check_stale
+from pykraft.sim.laws.supposed_brokers import check_supposed_brokers
+from pykraft.sim.laws.supposed_groups import check_supposed_groups
+from pykraft.sim.laws.supposed_logs import check_supposed_logs
+from pykraft.sim.laws.supposed_metadata import check_supposed_metadata
 from pykraft.sim.laws.transaction_laws import BANK, COPY, Ledger, Outcome
 from pykraft.sim.laws.transactional_commit_laws import TransactionalCommitLaws
 from pykraft.sim.laws.voter_laws import VoterLaws
@@ -578,3 +583,8 @@ class SimulatedCluster:
         check_plainly(image, self.watcher.metadata.all_batches())
         self.watcher.questions.check(self.nodes)
         check_stale(self.nodes)
+        check_supposed_changes(image)
+        check_supposed_metadata(image)
+        check_supposed_logs(self.nodes)
+        check_supposed_brokers(self.nodes)
+        check_supposed_groups(self.nodes)

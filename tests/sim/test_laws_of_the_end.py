@@ -1,6 +1,6 @@
 """When a history has ended, the nodes are asked what they hold, each fence is tried, and the metadata log is read a
-second time. Two short histories end soundly; then each mistake is made in them, and named. In long runs each bug dies
-in a whole history.
+second time; and what it seldom comes to is supposed. Some short histories end soundly; then each mistake is made in
+them, and named. In long runs each bug dies in a whole history.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from pykraft.common.types import Uuid
 from pykraft.metadata.image import ConfigResource
-from pykraft.sim.bugs import answers
+from pykraft.sim.bugs import answers, seldom
 from pykraft.sim.bugs.planting import bugs, planted
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.laws.held_laws import HeldLaws
@@ -20,11 +20,13 @@ from pykraft.sim.laws.invariants import Violation
 from pykraft.sim.laws.names import LAWS, law_of
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.replay_laws import check_epochs
+from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import draw
 from tests.sim.floors import check_deaths
 
-GROUPS, BANK = 0, 114
-"""A history with consumer groups, and one with a bank whose transactions raise the epoch."""
+GROUPS, BANK, SNAPSHOTS, ELECTIONS = 0, 114, 200, 401
+"""A history with consumer groups, one with a bank whose transactions raise the epoch, one whose metadata log begins
+later and later, and one that is short."""
 STORM_MS = 500
 END = {
     "a_timestamp_that_is_looked_for_behind_itself": GROUPS,
@@ -32,6 +34,33 @@ END = {
     "offsets_that_are_deleted_while_members_read_on": GROUPS,
     "a_commit_acknowledged_after_an_abort": BANK,
     "a_marker_of_the_coordinator_before": BANK,
+    **dict.fromkeys(
+        (
+            "a_deleted_topic_that_a_snapshot_does_not_tell",
+            "a_setting_that_a_snapshot_does_not_tell",
+            "a_last_known_leader_that_a_snapshot_forgets",
+            "a_reassignment_cancelled_without_any_original_in_sync",
+            "a_leader_whose_directory_is_offline",
+            "a_truncation_to_the_high_watermark_that_is_refused",
+            "voters_that_outlive_their_record",
+            "a_commit_before_a_record_of_its_epoch",
+            "a_producer_that_expires_within_its_transaction",
+            "a_snapshot_of_producers_without_their_coordinators",
+            "an_aborted_list_that_stops_at_its_own_marker",
+            "a_log_start_that_is_no_news",
+            "a_lost_answer_taken_for_a_refusal",
+            "a_directory_that_is_told_once",
+        ),
+        ELECTIONS,
+    ),
+    "a_late_transaction_that_undoes_a_commit": GROUPS,
+    "a_pending_offset_that_outlives_its_topic": GROUPS,
+    "a_static_member_that_comes_again_with_nothing": GROUPS,
+    "a_revocation_without_an_end": GROUPS,
+    "a_new_topic_that_no_pattern_meets": GROUPS,
+    "a_generation_that_an_empty_group_forgets": BANK,
+    "a_cleaner_that_begins_within_an_aborted_transaction": BANK,
+    "a_log_that_begins_in_another_epoch_and_passes": SNAPSHOTS,
 }
 """Bugs that the end of any history of that kind finds."""
 
@@ -59,6 +88,13 @@ def test_the_end_of_a_history_finds_what_no_client_of_it_meets(
     with planted(name) as bug, pytest.raises(Violation) as failure:
         cluster._check_end()
     assert law_of(failure.value) == bug.law in LAWS
+
+
+def test_a_copy_that_is_not_truncated_with_its_log_is_found() -> None:
+    """A broker looks up what to do at a truncation when it begins: so this mistake is there from then on."""
+    with planted("a_copy_that_its_log_leaves_behind") as bug, pytest.raises(SimulationFailed) as failure:
+        SimulatedCluster(ELECTIONS, replace(draw(ELECTIONS), storm_until_ms=STORM_MS)).run()
+    assert failure.value.law == bug.law
 
 
 def test_the_image_is_held_against_a_second_reading_of_the_log(settled: Callable[[int], SimulatedCluster]) -> None:
@@ -124,8 +160,9 @@ def test_a_group_in_a_partition_where_nobody_looks_for_it_breaks_no_law(
 @pytest.mark.limit(900)
 def test_each_bug_dies_in_a_whole_history(request: pytest.FixtureRequest) -> None:
     check_deaths(answers, range(100, 120), request)
+    check_deaths(seldom, range(400, 420), request)
 
 
 def test_each_bug_of_the_end_is_one_that_is_recorded() -> None:
-    recorded = {each.name for each in bugs().values() if each.module == answers.__name__}
+    recorded = {each.name for each in bugs().values() if each.module in (answers.__name__, seldom.__name__)}
     assert END.keys() <= recorded

@@ -11,6 +11,7 @@ from pykraft.broker.broker import Broker
 from pykraft.broker.replication.partition import Partition
 from pykraft.common.settings.topic_config import LOG_CONFIG
 from pykraft.metadata.image import TOPIC_RESOURCE, MetadataImage
+from pykraft.sim.laws.change_laws import ChangeLaws
 from pykraft.sim.laws.invariants import Violation, require
 from pykraft.sim.world.hosts import SimulatedNode
 
@@ -22,12 +23,14 @@ class HeldLaws:
         self._lives: dict[int, int] = {}
         self._looked_at: dict[int, MetadataImage] = {}
         """By node: the image for which its replicas were found right, in this life."""
+        self._changes = ChangeLaws()
 
     def look(self, machine: SimulatedNode) -> None:
         """Something has happened on this node."""
         node = machine.node
         if node is None or node.broker is None or not node.broker.is_open:
             return
+        self._changes.look(machine)
         image = node.loader.image
         if self._lives.get(machine.node_id) != machine.life:
             self._lives[machine.node_id] = machine.life

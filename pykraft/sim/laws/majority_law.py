@@ -2,13 +2,17 @@
 
 A voter is an id and a disk. One whose disk was lost counts with what it had on that disk until then, under that disk's
 directory id. What its node has on the next disk counts only when that is a voter of its own.
+
+And a leader takes nothing for committed before a record of its own epoch is.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Protocol
 
 from pykraft.broker.node import Node
 from pykraft.common.types import ReplicaKey
+from pykraft.raft.quorum_state import Leader
 from pykraft.sim.laws.invariants import CommittedLog, ReplicaLog, require
 from pykraft.sim.world.hosts import SimulatedNode
 
@@ -46,6 +50,19 @@ class MajorityLaw:
             f"node {node.config.node_id} takes the metadata log up to {self._committed.end} for committed; of "
             f"{len(voters)} voters {[voter.id for voter in holders]} have it on their disks",
         )
+
+    @staticmethod
+    def check_leader(node: Node, log: ReplicaLog, high_watermark: int) -> None:
+        """The high watermark has risen. A majority may have records of an earlier epoch, and the next leader may
+        replace them all the same until one of the present epoch follows them (section 5.4.2 of Raft's paper)."""
+        role = node.raft.replica.quorum.role
+        if isinstance(role, Leader):
+            epoch = log.epochs[bisect_left(log.ends, high_watermark)]
+            require(
+                epoch == role.epoch,
+                f"node {node.config.node_id}, which leads in epoch {role.epoch}, takes the metadata log up to "
+                f"{high_watermark} for committed, where its last record is of epoch {epoch}",
+            )
 
     def _holds_committed(self, voter: ReplicaKey) -> bool:
         lost, machine = self.lost.get(voter), self._nodes[voter.id]

@@ -64,12 +64,13 @@ COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
 def check_producers(name: str, log: UnifiedLog, found: Iterable[RecordBatch]) -> None:
     """What a replica knows of its producers is what its log says, which has these batches."""
     replayed = ProducerStateManager(MemoryFileSystem(), "", _NEVER)
-    aborted = [
-        AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
-        for batch in found
-        for ended in replayed.replay(batch)
-        if ended.aborted
-    ]
+    aborted = []
+    for batch in found:
+        for ended in replayed.replay(batch):
+            if ended.aborted:
+                left = [each.transaction_first_offset for each in replayed.producers.values()]
+                stable = min((offset for offset in left if offset is not None), default=ended.last_offset + 1)
+                aborted.append(AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable))
     replayed.on_high_watermark(log.high_watermark)
     state = log.producer_state
     known, expected = sorted(state.producers), sorted(replayed.producers)

@@ -4,7 +4,7 @@ A node does not look at each rule: it has an index, which follows the rules as t
 answers (`pykraft.metadata.acls`). So the index is held against the plain reading of the same rules.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pykraft.broker.node import Node
 from pykraft.common.acl import (
@@ -28,6 +28,7 @@ _IMPLIES = {
     AclOperation.DESCRIBE_CONFIGS: {AclOperation.ALTER_CONFIGS},
 }
 _ADDRESS = "127.0.0.1"
+_UNUSED = ".a-name-that-no-rule-has"
 
 
 def plainly(rules: Iterable[AclBinding], who: str, host: str, operation: AclOperation, kind: int, name: str) -> bool:
@@ -47,6 +48,15 @@ def _means(each: AclBinding, name: str) -> bool:
     return each.resource_name in (name, WILDCARD)
 
 
+def some_plainly(rules: Collection[AclBinding], who: str, host: str, operation: AclOperation, kind: int) -> bool:
+    """Whether it is allowed for any name that there is, or might be. A rule can only be about its own name, about the
+    names that begin with it, or about all of them: so one name of each kind will do."""
+    names = [each.resource_name for each in rules if each.pattern_type is not PatternType.PREFIXED]
+    prefixes = ["", *(each.resource_name for each in rules if each.pattern_type is PatternType.PREFIXED)]
+    tried = {*names, *(prefix + _UNUSED for prefix in prefixes)} - {WILDCARD}
+    return any(plainly(rules, who, host, operation, kind, name) for name in sorted(tried))
+
+
 def check_same_rules(nodes: Mapping[int, Node]) -> None:
     """When the trouble has ended, the nodes have the same rules."""
     known: frozenset[AclBinding] | None = None
@@ -64,6 +74,16 @@ def check_rules(node_id: int, node: Node, principals: Iterable[str], topics: Ite
     for who in principals:
         context = RequestContext(
             "law", "PLAINTEXT", ListenerKind.BROKER, who, "law", _ADDRESS, request.api, version, 0, 0
+        )
+        try:
+            may_write = node.authorizer.allows_some(context, AclOperation.WRITE, AclResourceType.TOPIC)
+        except KafkaError:  # it does not know the rules yet
+            return
+        expected = some_plainly(rules, who, _ADDRESS, AclOperation.WRITE, AclResourceType.TOPIC)
+        require(
+            may_write is expected,
+            f"node {node_id} says {'yes' if may_write else 'no'} to {who}, WRITE of any topic; its {len(rules)} rules "
+            f"say {'yes' if expected else 'no'}",
         )
         for operation in (AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE):
             for name in topics:

@@ -2,7 +2,8 @@
 
 *Of fetch sessions* (KIP-227): a follower says only what has changed, so its leader has to remember the rest. While the
 follower's newest fetch is in the leader's hands, the leader's session has the partitions that this fetch is about, at
-the same offsets. What is missing there is never fetched again.
+the same offsets. What is missing there is never fetched again. And what the leader takes for told, of a partition that
+has no records for the follower, the follower knows: it has deleted what its leader has deleted.
 
 *Of quiet partitions*: a session does not look at them, so their follower is in sync, has all there is, and knows that
 all is committed. If something happened to one and did not make it loud, its follower would not hear of it.
@@ -29,6 +30,7 @@ from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGro
 from pykraft.coordinator.group.shard import GroupShard
 from pykraft.protocol.messages.data import next_session_epoch
 from pykraft.sim.laws.invariants import require
+from pykraft.storage.log import UnifiedLog
 
 
 def check_sessions(brokers: Mapping[int, Broker]) -> None:
@@ -57,6 +59,23 @@ def _check_fetch_session(node_id: int, fetcher: ReplicaFetcher, leader_id: int, 
         not wrong and not held,
         f"node {node_id} fetches from node {leader_id} in a session; the leader's lacks the offsets of {wrong} and "
         f"has {len(held)} partitions too many",
+    )
+    if session.is_waiting:  # so all answers before have come to the follower
+        for key, followed in fetcher.followed.items():
+            log, told = followed.partition.log, reader.partitions.get(key)
+            cached = None if told is None else session.partitions.get((key.topic, told.topic_id, key.partition))
+            if cached is not None and cached.high_watermark >= 0:
+                _check_log_start(key, node_id, log, leader_id, cached)
+
+
+def _check_log_start(
+    key: TopicPartition, node_id: int, log: UnifiedLog, leader_id: int, cached: CachedPartition
+) -> None:
+    """A follower that fetches on has deleted what its leader takes for told that it has deleted."""
+    require(
+        log.log_start_offset >= min(cached.log_start_offset, log.high_watermark),
+        f"{key} of node {node_id} begins at {log.log_start_offset}; its leader, node {leader_id}, begins at "
+        f"{cached.log_start_offset}, and tells that no more, for it is no news",
     )
 
 

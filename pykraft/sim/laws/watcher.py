@@ -426,6 +426,7 @@ class Watcher:
         if high_watermark != before:
             require(high_watermark > before, f"{seen.metadata.name}: the high watermark goes back to {high_watermark}")
             seen.metadata.high_watermark = high_watermark
+            self.majority.check_leader(node, seen.metadata, high_watermark)
             if decided := self.metadata.commit(seen.metadata, high_watermark, raft.epoch):
                 self.majority.check(node)
                 if self.voters is not None:
