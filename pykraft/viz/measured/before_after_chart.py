@@ -14,7 +14,7 @@ from pykraft.viz.drawing.charts import WIDTH, amount, finished, headed, need
 from pykraft.viz.drawing.figure import Figure
 from pykraft.viz.drawing.svg import Svg, shortened
 
-_TOP, _PANEL, _HEIGHT, _LEFT, _GAP = 86.0, 78.0, 46.0, 190.0, 26.0
+_TOP, _PANEL, _HEIGHT, _LEFT, _GAP = 76.0, 66.0, 36.0, 190.0, 26.0
 _COLOURS = (palette.ORANGE, palette.VERMILLION, palette.SKY, palette.BLUE)
 
 
@@ -53,8 +53,8 @@ def before_and_after(panels: Sequence[Panel], names: tuple[str, str], *, title: 
 def _draw_panel(svg: Svg, panel: Panel, top: float, lefts: tuple[float, float], width: float, colour: str) -> None:
     highest = max(*panel.before, *panel.after, 1e-9)
     foot = top + 18 + _HEIGHT
-    svg.text(0, top + 34, shortened(panel.name, _LEFT - 12, 13, bold=True), 13, bold=True)
-    svg.text(0, top + 52, shortened(f"highest bar: {amount(highest)}", _LEFT - 12, 12), 12, opacity=palette.FAINT)
+    svg.text(0, top + 30, shortened(panel.name, _LEFT - 12, 13, bold=True), 13, bold=True)
+    svg.text(0, top + 48, shortened(f"highest bar: {amount(highest)}", _LEFT - 12, 12), 12, opacity=palette.FAINT)
     for left, values, said in zip(lefts, (panel.before, panel.after), panel.said, strict=True):
         svg.text(left, top + 10, shortened(said, width * len(values), 13), 13)
         svg.line(left, foot, left + width * len(values), foot, stroke="currentColor", stroke_opacity="0.5")

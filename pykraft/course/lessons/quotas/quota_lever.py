@@ -31,16 +31,16 @@ class Runs(NamedTuple):
     held: Run
 
 
-def draw_quota(quota_mb: int) -> Figure:
+def draw_quota(quota_mb_per_s: int) -> Figure:
     """Both runs, in one picture."""
-    return picture(measured(quota_mb))
+    return picture(measured(quota_mb_per_s))
 
 
-def measured(quota_mb: float, free_s: float = FREE_S, held_s: float = LIMITED_S) -> Runs:
+def measured(quota_mb_per_s: float, free_s: float = FREE_S, held_s: float = LIMITED_S) -> Runs:
     """Start a broker, and let the tenants produce without the quota, and then with it."""
     with Cluster(nodes=1, properties=TWO_SAMPLES) as cluster:
         tenants = TwoTenants(cluster)
-        return Runs(tenants.run(seconds=free_s), tenants.run(quota_mb, held_s))
+        return Runs(tenants.run(seconds=free_s), tenants.run(quota_mb_per_s, held_s))
 
 
 def picture(runs: Runs) -> Figure:

@@ -21,19 +21,19 @@ REMOVED = (A_RUNNING_ONE, A_DEAD_ONE)
 DONE = "done"
 _SEED = 15
 _SETTLE_MS, _PATIENCE_MS, _COUNT_MS = 400, 1_500, 500
-_NAMES = {A_RUNNING_ONE: "followers that run", A_DEAD_ONE: "dead voters"}
+_NONE_LEFT = {A_RUNNING_ONE: "No other follower runs.", A_DEAD_ONE: "No other voter is dead."}
 
 
 def draw_removals(voters: int, dead: int, remove: str, removals: int) -> Figure:
-    """The controllers after each step. ValueError if there are not so many to kill or to remove."""
+    """The controllers after each step. ValueError if the leader would have to die as well."""
     moments = removed(voters, dead, remove, removals)
     last = moments[-1]
     verdict = "the quorum commits" if last.committed else "nothing is committed any more"
     title = f"{last.running} of {len(last.voters)} voters run, and a majority is {last.majority}: {verdict}"
-    asked = sum(bool(moment.answer) for moment in moments)
     note = "The voters of the newest set count, also before that set is committed."
-    if asked < removals:
-        note += f" No controller leads: {removals - asked} more cannot be asked for."
+    left = removals - sum(bool(moment.answer) for moment in moments)
+    if left:
+        note += f" {_NONE_LEFT[remove] if last.committed else 'No controller leads.'} So {left} more cannot be removed."
     return voters_by_step(moments, title=title, note=note, seconds=_COUNT_MS / 1_000)
 
 
@@ -41,11 +41,8 @@ def removed(voters: int, dead: int, remove: str, removals: int) -> list[Moment]:
     """What the controllers are at first, after the deaths, and after each removal until none leads."""
     if dead >= voters:
         raise ValueError(f"dead is {dead}: the leader stays alive, so at most {voters - 1} of {voters} voters can die")
-    running = voters - 1 - dead
-    most = dead if remove == A_DEAD_ONE else running
-    if removals > most:
-        raise ValueError(f"removals is {removals}: choose at most {most}, the number of {_NAMES[remove]}")
     quorum = _Voters(voters)
+    running = voters - 1 - dead
     dying = quorum.others()[running:]
     leaving = dying if remove == A_DEAD_ONE else quorum.others()[:running]
     moments = [quorum.moment("at first")]
