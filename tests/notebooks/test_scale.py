@@ -84,6 +84,7 @@ def test_more_removals_than_there_are_voters_are_not_asked_for() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.limit(900)
 @pytest.mark.parametrize("remove", REMOVED)
 @pytest.mark.parametrize("voters", range(3, 8))
 def test_a_quorum_commits_while_a_majority_of_its_newest_voter_set_runs(voters: int, remove: str) -> None:
