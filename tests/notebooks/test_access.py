@@ -13,6 +13,7 @@ from pykraft.broker.settings.authorizer_config import STANDARD_AUTHORIZER
 from pykraft.common.acl import AclOperation, AclResourceType, PatternType
 from pykraft.common.errors import KafkaError
 from pykraft.course.lessons.access import matrix as lessons_matrix
+from pykraft.course.lessons.access.eve_lever import draw_overheard, overheard, shown
 from pykraft.course.lessons.access.guarded_node import GuardedNode
 from pykraft.course.lessons.access.lockout import MetadataWatch, controller_settings, open_by_default, refused, tried
 from pykraft.course.lessons.access.matrix import AccessMatrix, rule
@@ -79,6 +80,28 @@ def test_a_record_of_tls_has_the_size_that_its_header_says() -> None:
         ("application data", 1),
     ]
     assert copy.sizes == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("password", "record", "words"),
+    [
+        ("abc", "gate B7", "password: type 4 to 30 letters, digits or spaces"),
+        (PASSWORD, "gäte B7", "record: type 4 to 30 letters"),
+        (PASSWORD, "flight", "'flight' is in alice, flights, localhost or the other text: type another one"),
+    ],
+)
+def test_texts_that_eve_would_find_by_chance_are_refused_in_a_sentence(password: str, record: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw_overheard("SSL", "PLAIN", password, record)
+
+
+def test_the_encrypted_messages_of_the_first_picture_are_those_that_their_captions_say() -> None:
+    """TLS 1.3 adds 22 bytes to each: five of the header, the kind, and sixteen that prove the rest."""
+    sizes = []
+    for protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        copy = overheard(protocol, "PLAIN", PASSWORD, "gate B7")
+        sizes.append([len(message.data) for _, message in shown(copy, protocol, "PLAIN")][-2:])
+    assert sizes[1] == [size + 22 for size in sizes[0]]
 
 
 def test_a_rule_is_read_from_words() -> None:
@@ -159,5 +182,5 @@ def test_the_committed_notebook_shows_the_password_in_plains_login_and_nowhere_e
     (path,) = NOTEBOOK.parent.glob("21_*.ipynb")
     shown = [json.dumps(cell.get("outputs", [])) for cell in json.loads(path.read_text())["cells"]]
     with_it = [number for number, text in enumerate(shown) if PASSWORD in text]
-    assert len(with_it) == 2, "the picture of the login, and the word that was guessed"
+    assert len(with_it) == 3, "the first picture, the picture of the login, and the word that was guessed"
     assert not [text for text in shown if "PRIVATE KEY" in text]

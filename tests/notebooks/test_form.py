@@ -17,7 +17,7 @@ import pytest
 from pykraft.course.authoring import form
 from pykraft.course.authoring.build import LAB_NOTEBOOK, find, short_name
 from pykraft.course.authoring.execute import NotebookFailed, read
-from pykraft.course.authoring.first_screen import ABOUT, LEVER_FIRST
+from pykraft.course.authoring.first_screen import ABOUT
 from pykraft.course.authoring.form import outputs, prose
 from pykraft.course.places import is_report
 from pykraft.course.shown_source import shown_source
@@ -61,10 +61,9 @@ def test_a_notebooks_title_is_the_one_that_the_syllabus_tells(path: Path) -> Non
 
 @pytest.mark.parametrize("path", COURSE, ids=short_name)
 def test_a_notebook_leads_to_the_notebooks_before_and_behind_it_and_to_their_titles(path: Path) -> None:
-    """Below its title, or under its last heading."""
-    place, cells = COURSE.index(path), read(path).cells
-    about = prose(read(path)).rpartition(f"\n{ABOUT}\n")[2] if path.name[:2] in LEVER_FIRST else cells[0].source
-    said = " ".join(about.split())
+    """Under its last heading."""
+    place = COURSE.index(path)
+    said = " ".join(prose(read(path)).rpartition(f"\n{ABOUT}\n")[2].split())
     for word, beside in (("Previous", COURSE[:place][-1:]), ("Next", COURSE[place + 1 :][:1])):
         for other in beside:
             number = other.name[:2]

@@ -16,8 +16,9 @@ import pytest
 from pykraft.course import lever, levers
 from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
-from pykraft.course.authoring.first_screen import LEVER_FIRST, first_screen_problems
+from pykraft.course.authoring.first_screen import first_screen_problems
 from pykraft.course.kernel import why_no_cold_reads
+from pykraft.course.lessons.access.eve_lever import draw_overheard
 from pykraft.course.lessons.acks.acks_lever import draw_acks
 from pykraft.course.lessons.append_only_log.changes import draw_changes
 from pykraft.course.lessons.batches_and_compression.flip_lever import draw_flip
@@ -39,6 +40,7 @@ from pykraft.course.lessons.one_request.handler_lever import AS_MANY, FEWER, MOR
 from pykraft.course.lessons.protocol_by_hand.request_lever import draw_request
 from pykraft.course.lessons.replay_into_spark.replay_lever import BEGIN, OPTIONS, PUSHED, WHERE, draw_replay
 from pykraft.course.lessons.retention_and_compaction.cleaner_lever import draw_cleaner
+from pykraft.course.lessons.scale.removal_lever import A_RUNNING_ONE, draw_removals
 from pykraft.course.lessons.segments_and_indexes.log_lever import LAST_OFFSET, draw_log
 from pykraft.course.lessons.structured_streaming.kill_lever import BROKER, DEFAULT, DRIVER, ONCE, draw_kill, killed
 from pykraft.course.lessons.transactions.commit_lever import draw_transaction
@@ -52,7 +54,7 @@ from pykraft.viz import Figure, bars
 from tests.notebooks.test_form import code, shown, words
 
 LONG = pytest.mark.long
-PATHS = [path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] in LEVER_FIRST]
+PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 
 
 def flood(clients: int, **moved: int) -> dict[str, object]:
@@ -111,6 +113,21 @@ def sentence(said: str, records_per_s: int) -> dict[str, object]:
 
 def request(api: str, version: int, client_id: str = "me", name: str = "by-hand") -> dict[str, object]:
     return {"api": api, "version": version, "client_id": client_id, "name": name}
+
+
+def login(security_protocol: str, sasl_mechanism: str, **typed: str) -> dict[str, object]:
+    """The lever of notebook 21 with this login."""
+    return {
+        "security_protocol": security_protocol,
+        "sasl_mechanism": sasl_mechanism,
+        "password": "pass word 1",
+        "record": "gate C12",
+        **typed,
+    }
+
+
+def removal(voters: int, dead: int, remove: str, removals: int) -> dict[str, object]:
+    return {"voters": voters, "dead": dead, "remove": remove, "removals": removals}
 
 
 MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
@@ -221,6 +238,11 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_replay, replay(WHERE), "5 tasks fetch 2,701 records, 256 of them of these days\n"),
     (draw_replay, replay(OPTIONS, min_partitions=12), "170 to 190 by task 0, 191 to 211 by task 1, 212 to 233 by"),
     (draw_replay, replay(WHERE, partitions=1), "1 task fetches 2,701 records"),
+    (draw_removals, removal(3, 1, A_RUNNING_ONE, 1), "101 is removed (REQUEST_TIMED_OUT): 101 runs without a vote, "),
+    (draw_overheard, login("SASL_PLAINTEXT", "PLAIN"), "the password (bytes 26 to 36): pass word 1, who logs in"),
+    (draw_overheard, login("SASL_PLAINTEXT", "SCRAM-SHA-256"), "the password: not read, who logs in: read, the record"),
+    (draw_overheard, login("SASL_SSL", "PLAIN", record="gate D99"), "Eve reads only whom alice calls\n"),
+    (draw_overheard, login("SSL", "PLAIN"), "alice's certificate, encrypted, "),
 ]
 
 

@@ -3,11 +3,14 @@ red when a throttled connection is read on, or a client is charged for another."
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pykraft.client.administration.quotas import DEFAULT, ClientQuotaEntity
 from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.lessons.quotas.counts import room, spent, which_quota
+from pykraft.course.lessons.quotas.quota_lever import draw_quota, measured, picture
 from pykraft.course.lessons.quotas.two_tenants import Answer, Run, run_chart, table
 from tests.notebooks.sections import NOTEBOOK, run
 from tests.viz.reading import complaints
@@ -64,6 +67,22 @@ def test_a_run_is_told_in_figures_and_drawn() -> None:
     assert (
         "throttle_time_ms: up to 1,500, at 0.1 s" in figure.text and "greedy: MB/s: up to 10, at 0.1 s" in figure.text
     )
+
+
+def test_the_lever_measures_both_tenants_with_the_quota_and_without() -> None:
+    runs = measured(2, free_s=0.3, held_s=0.5)
+    assert runs.held.quota == 2_000_000 < runs.held.taken_bytes <= runs.held.most_bytes
+    assert runs.free.longest_throttle_ms == 0 < runs.held.longest_throttle_ms
+    text = picture(runs).text
+    assert text.startswith("With 2 MB/s for the greedy tenant, the modest one's latency goes from ")
+    assert f"greedy: throttle ms: none (no quota), up to {runs.held.longest_throttle_ms:,} ms" in text
+
+
+@pytest.mark.long
+def test_a_smaller_quota_leaves_the_greedy_tenant_less() -> None:
+    found = [re.findall(r"([\d.]+) MB/s \(", draw_quota(quota_mb).text) for quota_mb in (2, 20)]
+    (_, little), (_, more) = found
+    assert 2 < float(little) < 8 < 20 < float(more) < 50, found
 
 
 A_MUTED_CONNECTION_THAT_IS_READ_ON = """

@@ -1,4 +1,5 @@
-"""Notebook 15 must turn red when costs do not grow in proportion, a death costs other records, or nothing is stuck."""
+"""Notebook 15 must turn red when costs do not grow in proportion, a death costs other records, or nothing is stuck. Its
+lever kills and removes voters, and counts what is committed."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pytest
 
 from pykraft.course.authoring.execute import NotebookFailed
 from pykraft.course.lessons.scale.metadata_cost import bytes_of, image_of
+from pykraft.course.lessons.scale.removal_lever import A_DEAD_ONE, A_RUNNING_ONE, REMOVED, draw_removals, removed
 from tests.notebooks.sections import NOTEBOOK, run
 
 PATH = NOTEBOOK.parent / "15_scale.ipynb"
@@ -68,3 +70,25 @@ def test_the_bytes_of_an_image_are_those_that_its_making_takes() -> None:
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert 0.85 < bytes_of(image) / taken < 1.1
+
+
+def test_a_leader_that_would_have_to_die_as_well_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match="dead is 3: the leader stays alive, so at most 2 of 3 voters can die"):
+        draw_removals(3, 3, A_DEAD_ONE, 0)
+
+
+@pytest.mark.long
+def test_more_removals_than_there_are_voters_are_not_asked_for() -> None:
+    assert "No other voter is dead. So 2 more cannot be removed." in draw_removals(3, 1, A_DEAD_ONE, 3).text
+    assert "No controller leads. So 1 more cannot be removed." in draw_removals(3, 1, A_RUNNING_ONE, 2).text
+
+
+@pytest.mark.long
+@pytest.mark.limit(900)
+@pytest.mark.parametrize("remove", REMOVED)
+@pytest.mark.parametrize("voters", range(3, 8))
+def test_a_quorum_commits_while_a_majority_of_its_newest_voter_set_runs(voters: int, remove: str) -> None:
+    """The lever at each of its places: what is counted is what the majority says."""
+    for dead in range(min(4, voters)):
+        for moment in removed(voters, dead, remove, 3):
+            assert bool(moment.committed) == (moment.running >= moment.majority), moment

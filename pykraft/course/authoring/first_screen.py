@@ -1,7 +1,7 @@
 """The first screen of a notebook: its question, one sentence, one picture, and what the reader moves to change it.
 
 A reader who opens a notebook decides within seconds whether to stay. Minutes, links and aims help one who stays, so
-they stand at the end, under `ABOUT`. A notebook in `LEVER_FIRST` keeps that measure:
+they stand at the end, under `ABOUT`. Every notebook of the course keeps that measure:
 
 * the first cell is the title and one short paragraph;
 * the second makes the lesson, and ends with the lever (`pykraft.course.levers`) or a player; a lever that measures the
@@ -9,14 +9,13 @@ they stand at the end, under `ABOUT`. A notebook in `LEVER_FIRST` keeps that mea
 * that cell has left a picture;
 * what a reader may want to know about the notebook is under the last heading.
 
-`LEVER_FIRST` only grows. What a lever shows is computed when it is moved: tests/notebooks/test_levers.py moves each.
+What a lever shows is computed when it is moved: tests/notebooks/test_levers.py moves each.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-LEVER_FIRST = (*(f"{number:02}" for number in range(27) if number not in (15, 21, 22)),)
 MOST_WORDS = 40
 ABOUT = "## About this notebook"
 _MOVES = re.compile(r"^(?:lever|play)\(", re.MULTILINE)

@@ -1,18 +1,19 @@
-"""A node of notebook 21 whose clients are overheard: one listener with SASL in the clear, one with TLS.
+"""A node of notebook 21 whose clients are overheard: one listener with SASL in the clear, one with TLS, one with both.
 
 ::
 
     CLEAR     SASL_PLAINTEXT: a client logs in with PLAIN or SCRAM-SHA-256
     SEALED    SSL: the broker and the client show each other certificates
+    BOTH      SASL_SSL: the broker shows a certificate, and a client logs in
 
-Each of the two advertises the port of a `Wiretap`, so every byte of a client passes it. The node is a broker and a
+Each of the three advertises the port of a `Wiretap`, so every byte of a client passes it. The node is a broker and a
 controller at once, and its files are in a temporary folder.
 """
 
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random, SystemRandom
 from typing import Any
 
@@ -34,9 +35,17 @@ from pykraft.security.mechanism import PLAIN
 from pykraft.storage.disk.filesystem import OsFileSystem
 
 SCRAM = "SCRAM-SHA-256"
-_CLEAR, _SEALED = "CLEAR", "SEALED"
-_PROTOCOLS = {_CLEAR: "SASL_PLAINTEXT", _SEALED: "SSL", "PEERS": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+_CLEAR, _SEALED, _BOTH = "CLEAR", "SEALED", "BOTH"
+_PROTOCOLS = {
+    _CLEAR: "SASL_PLAINTEXT",
+    _SEALED: "SSL",
+    _BOTH: "SASL_SSL",
+    "PEERS": "PLAINTEXT",
+    "CONTROLLER": "PLAINTEXT",
+}
 _START_S = 30.0
+_MOST_CONNECTIONS = 1000
+"""Of a tap: then the numbers of the next tap begin."""
 
 
 class GuardedNode:
@@ -47,7 +56,8 @@ class GuardedNode:
         self._place = TemporaryPlace()
         self._folder = self._place.path
         self._files = SecureFiles(self._folder / "security", [1])
-        self._taps = {_CLEAR: Wiretap(), _SEALED: Wiretap()}
+        listeners = (_CLEAR, _SEALED, _BOTH)
+        self._taps = {name: Wiretap(1 + _MOST_CONNECTIONS * place) for place, name in enumerate(listeners)}
         self.ports = dict(zip(_PROTOCOLS, _free_ports(len(_PROTOCOLS)), strict=True))
         config = read_node_config(self._properties())
         first = parse_add_scram([f"{SCRAM}=[name={user},password={password}]"], SystemRandom())
@@ -69,7 +79,13 @@ class GuardedNode:
         address = "127.0.0.1"
         ports = {**self.ports, **{name: tap.port for name, tap in self._taps.items()}}
         advertised = [f"{name}://localhost:{ports[name]}" for name in _PROTOCOLS if name != "CONTROLLER"]
-        clear = f"listener.name.{_CLEAR.lower()}"
+        logins: dict[str, str] = {}
+        for listener in (f"listener.name.{name.lower()}" for name in (_CLEAR, _BOTH)):
+            logins |= {
+                f"{listener}.sasl.enabled.mechanisms": f"{PLAIN},{SCRAM}",
+                f"{listener}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{self._user}="{self._password}";',
+                f"{listener}.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            }
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -81,23 +97,24 @@ class GuardedNode:
             "controller.quorum.voters": f"1@{address}:{self.ports['CONTROLLER']}",
             "log.dirs": str(self._folder / "node-1"),
             "offsets.topic.replication.factor": "1",
-            f"{clear}.sasl.enabled.mechanisms": f"{PLAIN},{SCRAM}",
-            f"{clear}.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{self._user}="{self._password}";',
-            f"{clear}.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            **logins,
             "connection.failed.authentication.delay.ms": "1",
             **self._files.node_properties(1),
+            f"listener.name.{_BOTH.lower()}.ssl.client.auth": "none",
         }
 
     def _create(self, topic: str) -> None:
         with Admin(bootstrap_servers=f"127.0.0.1:{self.ports['PEERS']}") as admin:
             admin.create_topic(topic, 1, 1)
 
-    def login(self, mechanism: str) -> dict[str, Any]:
-        """The settings of a client that logs in, in the clear."""
-        module = PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
+    def login(self, mechanism: str, is_sealed: bool = False) -> dict[str, Any]:
+        """The settings of a client that logs in, in the clear or over TLS 1.3."""
+        module, listener = PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE, _BOTH if is_sealed else _CLEAR
+        trusted = {name: value for name, value in self.sealed().items() if name.startswith(("ssl.trust", "ssl.enab"))}
         return {
-            "bootstrap.servers": f"localhost:{self._taps[_CLEAR].port}",
-            "security.protocol": "SASL_PLAINTEXT",
+            **(trusted if is_sealed else {}),
+            "bootstrap.servers": f"localhost:{self._taps[listener].port}",
+            "security.protocol": _PROTOCOLS[listener],
             "sasl.mechanism": mechanism,
             "sasl.jaas.config": as_jaas(module, self._user, self._password),
         }
@@ -113,8 +130,9 @@ class GuardedNode:
     @contextmanager
     def overheard(self) -> Iterator[Overheard]:
         """What an eavesdropper gets of the clients that speak meanwhile."""
-        with self._taps[_CLEAR].listening() as clear, self._taps[_SEALED].listening() as sealed:
-            yield Overheard(clear, sealed)
+        with ExitStack() as taps:
+            clear, *sealed = [taps.enter_context(tap.listening()) for tap in self._taps.values()]
+            yield Overheard(clear, *sealed)
 
     def close(self) -> None:
         """Stop the node, and remove its files."""

@@ -44,16 +44,43 @@ class TlsRecord(NamedTuple):
     """Of what is in it."""
 
 
+class Message(NamedTuple):
+    """One frame, or one TLS record with its header."""
+
+    is_answer: bool
+    name: str
+    """Of the request, also for its answer, such as "Produce"; of a TLS record its kind."""
+    data: bytes
+
+
 class Overheard:
     """The bytes of some clients, and of what the broker answered."""
 
-    def __init__(self, clear: Sequence[Piece], sealed: Sequence[Piece]) -> None:
-        self._clear, self._sealed = clear, sealed
+    def __init__(self, clear: Sequence[Piece], *sealed: Sequence[Piece]) -> None:
+        """What passed by in the clear, and by each listener with TLS."""
+        self._clear, self._with_tls = clear, sealed
+
+    @property
+    def _sealed(self) -> list[Piece]:
+        return [piece for pieces in self._with_tls for piece in pieces]
 
     def __contains__(self, text: bytes) -> bool:
         """Whether the bytes are there to be read, on one connection and in one direction."""
         pieces = [*self._clear, *self._sealed]
         return any(text in octets for _, octets in _streams(pieces))
+
+    def connections(self) -> list[list[Message]]:
+        """Of each connection its frames, or its TLS records: first what the client has sent."""
+        pieces = [*self._clear, *self._sealed]
+        clear = {piece.connection for piece in self._clear}
+        found = []
+        for connection in sorted({piece.connection for piece in pieces}):
+            asked, answers = (
+                b"".join(p.data for p in pieces if p.connection == connection and p.is_answer is is_answer)
+                for is_answer in (False, True)
+            )
+            found.append((_clear_messages if connection in clear else _tls_messages)(asked, answers))
+        return found
 
     # --- a login in the clear -----------------------------------------------------------------------------------------
 
@@ -163,16 +190,36 @@ def _frames(octets: bytes) -> Iterator[bytes]:
         octets = octets[end:]
 
 
+def _clear_messages(asked: bytes, answers: bytes) -> list[Message]:
+    """A broker answers in the order of the requests."""
+    names = [read_request_tree(frame, has_size=True).name.removesuffix("Request") for frame in _frames(asked)]
+    pairs = ((False, _frames(asked)), (True, _frames(answers)))
+    return [
+        Message(is_answer, name, frame) for is_answer, some in pairs for name, frame in zip(names, some, strict=False)
+    ]
+
+
+def _tls_messages(asked: bytes, answers: bytes) -> list[Message]:
+    pairs = ((False, _tls_records(asked)), (True, _tls_records(answers)))
+    return [Message(is_answer, _KINDS.get(data[0], "unknown"), data) for is_answer, some in pairs for data in some]
+
+
 def _reply(frame: bytes) -> SaslAuthenticateResponse:
     version = 2
     return SaslAuthenticateResponse.decode(frame, version, SIZE.size + 5)  # the correlation id, and no tagged field
 
 
-def _tls_headers(octets: bytes) -> Iterator[tuple[int, int]]:
+def _tls_records(octets: bytes) -> Iterator[bytes]:
     while len(octets) >= _TLS_HEADER.size:
-        kind, _, size = _TLS_HEADER.unpack_from(octets)
+        end = _TLS_HEADER.size + _TLS_HEADER.unpack_from(octets)[2]
+        yield octets[:end]
+        octets = octets[end:]
+
+
+def _tls_headers(octets: bytes) -> Iterator[tuple[int, int]]:
+    for record in _tls_records(octets):
+        kind, _, size = _TLS_HEADER.unpack_from(record)
         yield kind, size
-        octets = octets[_TLS_HEADER.size + size :]
 
 
 def _part(message: bytes, name: bytes) -> bytes:

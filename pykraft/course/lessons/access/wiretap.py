@@ -36,7 +36,9 @@ class Piece(NamedTuple):
 class Wiretap:
     """One port, and the server that its connections go on to."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 1) -> None:
+        """Connections are numbered from `first` on: those of two taps are to differ."""
+        self._number = first - 1
         self._listener = socket.create_server((_HOST, 0))
         self.port: int = self._listener.getsockname()[1]
         self._target: tuple[str, int] | None = None
@@ -71,7 +73,6 @@ class Wiretap:
 
     def _accept(self) -> None:
         assert self._target is not None
-        number = 0
         while not self._is_closed:
             try:
                 client, _ = self._listener.accept()
@@ -81,9 +82,9 @@ class Wiretap:
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets += [client, server]
-            number += 1
-            self._start(self._pass_on, number, False, client, server)
-            self._start(self._pass_on, number, True, server, client)
+            self._number += 1
+            self._start(self._pass_on, self._number, False, client, server)
+            self._start(self._pass_on, self._number, True, server, client)
 
     def _pass_on(self, number: int, is_answer: bool, source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):

@@ -37,8 +37,10 @@ def quorum_knobs(
     fetch_timeout_ms: int = FETCH_TIMEOUT_MS,
     election_timeout_ms: int = ELECTION_TIMEOUT_MS,
     idle_ms: int = 100,
+    controllers: int = 0,
 ) -> Knobs:
-    """So many nodes, one small topic, no clients, no faults."""
+    """So many nodes, one small topic, no clients, no faults. With `controllers` these are the voters, in processes of
+    their own, and the nodes are brokers alone."""
     properties = {
         **LESSON,
         "controller.quorum.fetch.timeout.ms": fetch_timeout_ms,
@@ -46,7 +48,8 @@ def quorum_knobs(
         "metadata.max.idle.interval.ms": idle_ms,
         "internal.metadata.log.segment.bytes": 1 << 20,
     }
-    none = replace(draw(_SHAPE_SEED), brokers=nodes, controllers=0, partitions=1, groups=(), producers=(), consumers=())
+    none = replace(draw(_SHAPE_SEED), brokers=nodes, controllers=controllers, partitions=1)
+    none = replace(none, groups=(), producers=(), consumers=())
     small = replace(none, has_plain_producer=False, transactions=None, admin_every_ms=0, properties=properties)
     return replace(calm(small), storm_from_ms=0, storm_until_ms=_LIMIT_MS)
 

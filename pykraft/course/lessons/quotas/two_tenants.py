@@ -52,7 +52,7 @@ CONNECTIONS = 6
 PAUSE_S = 0.005
 """Of the modest tenant, between two records."""
 _VERSION = 9
-_STEP_S = 0.1
+STEP_S = 0.1
 _TIMEOUT_S = 30.0
 _MEGABYTE = 1_000_000
 
@@ -119,15 +119,15 @@ class TwoTenants:
         self.cluster = cluster
         self._runs = 0
 
-    def run(self, megabytes: float | None = None) -> Run:
-        """Let both produce for a while; `megabytes` a second are the greedy tenant's quota. Told if the broker is
-        closed, as after a move of the lever at the notebook's end."""
+    def run(self, megabytes: float | None = None, seconds: float | None = None) -> Run:
+        """Let both produce for a while; `megabytes` a second are the greedy tenant's quota. Without `seconds` it takes
+        `FREE_S` or `LIMITED_S`. Told if the broker is closed, as after the notebook's last cell."""
         if not self.cluster.alive:
             raise Told("the broker is closed, as after the notebook's last cell: run the cell that starts it again")
         self._runs += 1
         name = f"greedy-{self._runs}"  # a new name has a new count: the runs do not disturb each other
         quota = None if megabytes is None else megabytes * _MEGABYTE
-        seconds = FREE_S if quota is None else LIMITED_S
+        seconds = seconds or (FREE_S if quota is None else LIMITED_S)
         greedy: list[Answer] = []
         modest: list[Answer] = []
         with self._topic(f"orders-{self._runs}") as topic, self._limited([name], quota):
@@ -194,26 +194,26 @@ def run_chart(run: Run) -> Figure:
     """The three figures of a run, a dot for each tenth of a second: how much the greedy tenant wrote, and the largest
     throttle time and latency."""
     quota = "no quota" if run.quota is None else f"a quota of {run.quota / _MEGABYTE:g} MB/s"
-    written = [(answer.at_s, run.request_bytes / _STEP_S / _MEGABYTE) for answer in run.greedy]
+    written = [(answer.at_s, run.request_bytes / STEP_S / _MEGABYTE) for answer in run.greedy]
     return stream_over_time(
         {
-            "greedy: MB/s": _in_steps(run.seconds, written, sum),
-            "throttle_time_ms": _in_steps(run.seconds, [(a.at_s, a.throttle_time_ms) for a in run.greedy], max),
-            "modest: slowest, ms": _in_steps(run.seconds, [(a.at_s, a.latency_ms) for a in run.modest], max),
+            "greedy: MB/s": in_steps(run.seconds, written, sum),
+            "throttle_time_ms": in_steps(run.seconds, [(a.at_s, a.throttle_time_ms) for a in run.greedy], max),
+            "modest: slowest, ms": in_steps(run.seconds, [(a.at_s, a.latency_ms) for a in run.modest], max),
         },
         title=f"With {quota}, a modest produce takes {run.median_ms:g} ms in the median; its p99 is {run.p99_ms:g} ms",
         note=f"The greedy tenant writes {run.megabytes:g} MB in {run.seconds:g} s",
     )
 
 
-def _in_steps(
+def in_steps(
     seconds: float, values: Sequence[tuple[float, float]], joined: Callable[[Sequence[float]], float]
 ) -> list[tuple[float, float]]:
     """One value for each step of time; 0 where there is none."""
-    steps: list[list[float]] = [[] for _ in range(round(seconds / _STEP_S))]
+    steps: list[list[float]] = [[] for _ in range(round(seconds / STEP_S))]
     for moment, value in values:
-        steps[min(len(steps) - 1, int(moment / _STEP_S))].append(value)
-    return [(round(n * _STEP_S, 1), joined(some) if some else 0.0) for n, some in enumerate(steps)]
+        steps[min(len(steps) - 1, int(moment / STEP_S))].append(value)
+    return [(round(n * STEP_S, 1), joined(some) if some else 0.0) for n, some in enumerate(steps)]
 
 
 def table(runs: Mapping[str, Run]) -> dict[str, str]:
