@@ -14,6 +14,7 @@ from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.sim.world.frames import read_frame
+from pykraft.sim.world.network import InFlight
 from pykraft.story.history_names import history_name
 from pykraft.story.marks import Mark, mark_of, marks_of
 
@@ -104,10 +105,11 @@ def told(troubles: list[tuple[int, Mark]]) -> Iterator[str]:
 
 def _mishaps(cluster: SimulatedCluster, told_already: int) -> Iterator[Mark]:
     """What has befallen messages in this step."""
-    for mishap, piece in cluster.network.mishaps.came[told_already:]:
-        frames = (read_frame(flight) for flight in cluster.network.in_flight() if flight.piece.number == piece)
-        frame = next(frames, None)
-        yield mark_of(cluster.scheduler.steps, mishap, "" if frame is None else str(frame))
+    mishaps = cluster.network.mishaps
+    for place, mishap in enumerate(mishaps.came[told_already:], told_already):
+        sent = mishaps.befell.get(place)
+        frame = read_frame(sent) if isinstance(sent, InFlight) else None
+        yield mark_of(cluster.scheduler.steps, mishap, frame)
 
 
 def _failure(cluster: SimulatedCluster, failure: SimulationFailed, traced: int) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
 from pykraft.sim.world import mishaps
+from pykraft.sim.world.frames import Frame
 from pykraft.sim.world.mishaps import Mishap
 
 KINDS = ("election", "commit", "truncation", "rebalance", "isr", "fault", "crash", "restart", "client", "you", "law")
@@ -142,10 +143,10 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "client", f"pause: {_client(event)} does nothing for a while"
 
 
-def mark_of(step: int, mishap: Mishap, frame: str) -> Mark:
-    """The mark of what befalls a message; `frame` says what is in it, nothing if that is not known."""
-    between = f"from {_named(mishap.source)} to {_named(mishap.target)}"
-    message = f"one {frame.split(' from ')[0] if frame else 'message'} {between}"
+def mark_of(step: int, mishap: Mishap, frame: Frame | None) -> Mark:
+    """The mark of what befalls a message; `frame` is the message, if it can be read."""
+    what = "message" if frame is None else f"{frame.name} {'response' if frame.is_response else 'request'}"
+    message = f"one {what} from {_named(mishap.source)} to {_named(mishap.target)}"
     match mishap.kind:
         case mishaps.LATE:
             text = f"message delay: {message} is late by {mishap.us / 1_000:,g} ms"

@@ -173,7 +173,7 @@ def runner(seed: int, knobs: Knobs) -> Run:
             if omitted.messages is not None:
                 weather -= OF_MESSAGES
             kinds = weather.union(kind for _, kind in faults)
-            messages = tuple(dict.fromkeys(mishap for mishap, _ in cluster.network.mishaps.came))
+            messages = tuple(dict.fromkeys(cluster.network.mishaps.came))
             now_ms = cluster.scheduler.now
             return Failure(failure.law, failure.step, now_ms, tuple(faults), frozenset(kinds), clients, messages)
         return None

@@ -59,8 +59,10 @@ class Mishaps:
     """Counts the messages of each link, and says what befalls one."""
 
     def __init__(self) -> None:
-        self.came: list[tuple[Mishap, int]] = []
-        """Those that came, each with the number of the piece that it befell."""
+        self.came: list[Mishap] = []
+        """Those that came, in the order of time."""
+        self.befell: dict[int, object] = {}
+        """What was sent, by the place of its mishap among those that came; only where they are named."""
         self._only: dict[tuple[str, str, str, int], int] | None = None
         self._sent: dict[Link, int] = {}
 
@@ -68,33 +70,34 @@ class Mishaps:
         """From now on only these come, whatever the dice say."""
         self._only = {each[:4]: each.us for each in named}
 
+    def note(self, sent: object) -> None:
+        """What the last mishap befell, to tell of it later."""
+        if self._only is not None:
+            self.befell[len(self.came) - 1] = sent
+
     def count(self, link: Link) -> None:
         """A message is sent on this link."""
         self._sent[link] = self._sent.get(link, 0) + 1
 
-    def lateness_us(self, link: Link, drawn_us: int, piece: int) -> int:
+    def lateness_us(self, link: Link, drawn_us: int) -> int:
         """By how much the message is late that was counted last on this link."""
         if not drawn_us and self._only is None:
             return 0
-        late = self._falls(link, self._sent[link], (LATE,), (LATE, drawn_us) if drawn_us else None, piece)
+        late = self._falls(link, self._sent[link], (LATE,), (LATE, drawn_us) if drawn_us else None)
         return 0 if late is None else late.us
 
-    def before_sending(
-        self, link: Link, kinds: tuple[str, ...], drawn: tuple[str, int] | None, piece: int
-    ) -> Mishap | None:
+    def before_sending(self, link: Link, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
         """What befalls the message that will be sent next on this link: one of these kinds, or nothing."""
         if drawn is None and self._only is None:
             return None
-        return self._falls(link, self._sent.get(link, 0) + 1, kinds, drawn, piece)
+        return self._falls(link, self._sent.get(link, 0) + 1, kinds, drawn)
 
-    def _falls(
-        self, link: Link, number: int, kinds: tuple[str, ...], drawn: tuple[str, int] | None, piece: int
-    ) -> Mishap | None:
+    def _falls(self, link: Link, number: int, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
         if self._only is not None:
             named = ((kind, self._only.get((kind, *link, number))) for kind in kinds)
             drawn = next(((kind, us) for kind, us in named if us is not None), None)
         if drawn is None:
             return None
         mishap = Mishap(drawn[0], *link, number, drawn[1])
-        self.came.append((mishap, piece))
+        self.came.append(mishap)
         return mishap

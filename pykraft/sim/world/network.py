@@ -258,17 +258,19 @@ class Network:
         """Let each piece on this link take so much longer."""
         self._slower[source, target] = by_us
 
-    def _latency_us(self, link: Link, answered: End | None = None) -> int:
-        """How long the next piece on this link takes; `answered` is where it arrives, if it may be an answer."""
+    def _latency_us(self, link: Link, end: End | None = None, piece: Piece | None = None) -> int:
+        """How long the next piece on this link takes. `end` is where it arrives; a first packet has none."""
         weather = self.weather
         latency, late = self._random.randint(*weather.latency_us), 0
         if weather.straggler and self._random.random() < weather.straggler:
             late = self._random.randint(0, weather.straggler_us)
-        if answered is not None and self._is_asker_of_brokers(answered):
-            late += self._lateness_us(answered)
+        if end is not None and self._is_asker_of_brokers(end):
+            late += self._lateness_us(end)
         self.mishaps.count(link)
         if weather.straggler or weather.late or weather.late_to_clients:
-            late = self.mishaps.lateness_us(link, late, self._pieces)
+            late = self.mishaps.lateness_us(link, late)
+            if late and end is not None and piece is not None:
+                self.mishaps.note(InFlight(piece, end, None))
         return latency + late
 
     def _lateness_us(self, end: End) -> int:
@@ -332,7 +334,7 @@ class Network:
     def carry(self, source: End, data: bytes | None) -> None:
         """Let a piece arrive at the other end: bytes, b"" for "connected", None for the end of the stream."""
         weather = self.weather
-        if data and weather.breaks and self._breaks(source):
+        if data and weather.breaks and self._breaks(source, data):
             return
         if data and source.endpoint is not None and weather.ghost:
             self._maybe_plan_ghost(source, source.endpoint, data)
@@ -342,12 +344,13 @@ class Network:
         self._pieces += 1
         if data and source.endpoint is not None:
             source.asked[data[8:12]] = data[4:8]
-        source.other.arrivals.append(Piece(self._pieces, data, self._scheduler.now_us))
-        self._plan_arrival(source.other)
+        piece = Piece(self._pieces, data, self._scheduler.now_us)
+        source.other.arrivals.append(piece)
+        self._plan_arrival(source.other, piece)
 
-    def _plan_arrival(self, end: End) -> None:
+    def _plan_arrival(self, end: End, piece: Piece | None = None) -> None:
         link = source, target = end.other.host.name, end.host.name
-        time_us = self._scheduler.now_us + self._latency_us(link, end) + self._slower.get(link, 0)
+        time_us = self._scheduler.now_us + self._latency_us(link, end, piece) + self._slower.get(link, 0)
         not_before_us = max(end.last_arrival_us + 1, self._clogged.get(link, 0))
         if self._is_asker_of_brokers(end):
             not_before_us = max(not_before_us, self._answers_at.get(target, 0))
@@ -461,14 +464,17 @@ class Network:
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
-    def _breaks(self, source: End) -> bool:
+    def _breaks(self, source: End, data: bytes) -> bool:
         """Whether the connection breaks instead of carrying the next piece."""
         drawn = None
         if self._random.random() < self.weather.breaks:
             drawn = (SILENT if self._random.random() < self.weather.goes_silent else RESET), 0
-        broken = self.mishaps.before_sending(_link_from(source), BREAKS, drawn, self._pieces + 1)
+        link = _link_from(source)
+        broken = self.mishaps.before_sending(link, BREAKS, drawn)
         if broken is None:
             return False
+        self.mishaps.count(link)  # a lost message has a number, too: the next one has another
+        self._note(source, data)
         if broken.kind == SILENT:
             source.is_silent = source.other.is_silent = True
         else:
@@ -476,12 +482,16 @@ class Network:
                 self._send(end.other, None)
         return True
 
+    def _note(self, source: End, data: bytes) -> None:
+        self.mishaps.note(InFlight(Piece(0, data, self._scheduler.now_us), source.other, None))
+
     def _maybe_plan_ghost(self, source: End, endpoint: Endpoint, data: bytes) -> None:
         drawn = None
         if self._random.random() < self.weather.ghost:
             drawn = AGAIN, self._random.randint(0, self.weather.ghost_us)
-        ghost = self.mishaps.before_sending(_link_from(source), (AGAIN,), drawn, self._pieces + 1)
+        ghost = self.mishaps.before_sending(_link_from(source), (AGAIN,), drawn)
         if ghost is not None:
+            self._note(source, data)
             self._scheduler.after(ghost.us, lambda: self._arrive_as_ghost(source.other.host, endpoint, data))
 
     def _arrive_as_ghost(self, target: Host, endpoint: Endpoint, data: bytes) -> None:
