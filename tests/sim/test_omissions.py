@@ -26,7 +26,7 @@ LOST = 49
 """A history in which a producer sends a batch again, since one message of a follower was lost."""
 LOST_NAME = (
     "seed-49,no-clock_skew_ms,no-consumer-0,no-consumer-1,no-producer-0,until-730,"
-    "no-weather,silent-node-3-to-node-1-88-0"
+    "no-weather,silent-node-3-to-node-1-89-0"
 )
 
 

@@ -98,8 +98,9 @@ def shrink(seed: int, knobs: Knobs) -> int:
 def _parts(failure: Failure) -> str:
     kinds = ", ".join(f"{number} ({kind})" for number, kind in failure.faults)
     clients = ", ".join(failure.clients) or "none"
-    messages = f"{len(failure.messages)} message{'' if len(failure.messages) == 1 else 's'}"
-    return f"the faults {kinds or 'none'}, {messages} in bad weather, and the clients {clients}"
+    bad = len(failure.messages)
+    messages = f"{bad} message{' that is' if bad == 1 else 's that are'} late, lost or repeated"
+    return f"the faults {kinds or 'none'}, {messages}, and the clients {clients}"
 
 
 def _search(seeds: Iterable[int], jobs: int, bug: str, root: Path, options: str) -> int:

@@ -17,7 +17,7 @@ LATE, AGAIN, RESET, SILENT = "late", "again", "reset", "silent"
 BREAKS = (RESET, SILENT)
 """Both ends of the connection hear that it is gone, or neither does."""
 _NAMED = re.compile(r"(late|again|reset|silent)-([a-z][\w~-]*)-to-([a-z][\w~-]*)-(\d{1,7})-(\d{1,9})")
-Link = tuple[str, str]
+_Link = tuple[str, str]
 
 
 class Mishap(NamedTuple):
@@ -64,7 +64,7 @@ class Mishaps:
         self.befell: dict[int, object] = {}
         """What was sent, by the place of its mishap among those that came; only where they are named."""
         self._only: dict[tuple[str, str, str, int], int] | None = None
-        self._sent: dict[Link, int] = {}
+        self._sent: dict[_Link, int] = {}
 
     def bring_only(self, named: Iterable[Mishap]) -> None:
         """From now on only these come, whatever the dice say."""
@@ -75,24 +75,24 @@ class Mishaps:
         if self._only is not None:
             self.befell[len(self.came) - 1] = sent
 
-    def count(self, link: Link) -> None:
+    def count(self, link: _Link) -> None:
         """A message is sent on this link."""
         self._sent[link] = self._sent.get(link, 0) + 1
 
-    def lateness_us(self, link: Link, drawn_us: int) -> int:
+    def lateness_us(self, link: _Link, drawn_us: int) -> int:
         """By how much the message is late that was counted last on this link."""
         if not drawn_us and self._only is None:
             return 0
         late = self._falls(link, self._sent[link], (LATE,), (LATE, drawn_us) if drawn_us else None)
         return 0 if late is None else late.us
 
-    def before_sending(self, link: Link, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
+    def before_sending(self, link: _Link, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
         """What befalls the message that will be sent next on this link: one of these kinds, or nothing."""
         if drawn is None and self._only is None:
             return None
         return self._falls(link, self._sent.get(link, 0) + 1, kinds, drawn)
 
-    def _falls(self, link: Link, number: int, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
+    def _falls(self, link: _Link, number: int, kinds: tuple[str, ...], drawn: tuple[str, int] | None) -> Mishap | None:
         if self._only is not None:
             named = ((kind, self._only.get((kind, *link, number))) for kind in kinds)
             drawn = next(((kind, us) for kind, us in named if us is not None), None)

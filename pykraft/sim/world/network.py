@@ -25,9 +25,10 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.types import Endpoint
-from pykraft.sim.world.mishaps import AGAIN, BREAKS, RESET, SILENT, Link, Mishaps
+from pykraft.sim.world.mishaps import AGAIN, BREAKS, RESET, SILENT, Mishaps
 from pykraft.sim.world.scheduler import US_PER_MS, Action, Planned, Scheduler
 
+Link = tuple[str, str]
 GHOST = "ghost"
 """The name of the host at the other end of a ghost's connection."""
 _SYN_AGAIN_US = 200 * US_PER_MS

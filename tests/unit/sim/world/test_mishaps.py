@@ -12,6 +12,7 @@ from pykraft.sim.trouble.omissions import NOTHING, Omissions
 from pykraft.sim.world.mishaps import AGAIN, LATE, RESET, SILENT, Mishap
 from pykraft.sim.world.network import End, Network, Receiver, Weather
 from pykraft.sim.world.scheduler import Scheduler
+from pykraft.story.marks import mark_of
 
 ASKED = Endpoint("node-1", 9092)
 LATE_US = 50_000
@@ -116,3 +117,19 @@ def test_a_word_of_a_history_names_what_befalls_one_message(word: str, mishap: M
 def test_the_weather_is_left_out_for_all_messages() -> None:
     omitted = NOTHING.with_word("no-weather", ())
     assert omitted.messages == frozenset() and list(omitted.words()) == ["no-weather"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (LATE, "message delay: one message from node 1 to producer-0 is late by 50.233 ms"),
+        (AGAIN, "message duplication: one message from node 1 to producer-0 comes once more after 50.233 ms"),
+        (RESET, "message omission: one message from node 1 to producer-0 is lost with its connection"),
+        (
+            SILENT,
+            "message omission: one message from node 1 to producer-0 is lost, and its connection is silent from here on",
+        ),
+    ],
+)
+def test_what_befalls_a_message_is_told_in_plain_words(kind: str, words: str) -> None:
+    assert mark_of(9, Mishap(kind, "node-1", "producer-0", 37, 50_233), None).text == words
