@@ -119,7 +119,7 @@ def test_the_line_of_a_history_with_one_lost_message_replays_it_and_tells_of_it(
     lines, is_sound = explain(LOST, history.knobs)
     told = "\n".join(lines)
     assert not is_sound and "It breaks the law Producer Order" in told
-    assert "message omission: one Produce request from node 3" in told
+    assert "message omission: one Fetch response from node 3 to node 1 is lost, and its connection is silent" in told
     assert f"/{LOST_NAME}/{LOST}" in told
 
 
