@@ -26,7 +26,7 @@ _MOST_NAMED = 3
 """Of more messages that are left out at once only the number is said."""
 _RECOVERY = "Recovery"
 _NEEDED_TO_RECOVER = ("admin", "maker-", "producer-", "teller-", "copier-", "classic-member-", "consumer-member-")
-"""Without these clients no cluster is seen to recover: that it does not is no bug then."""
+"""Clients whose absence may break that law in a sound cluster: no topic is made, no record is written."""
 T = TypeVar("T")
 
 
