@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -30,6 +31,7 @@ LOST_NAME = (
 )
 
 
+@cache
 def begun(omitted: Omissions) -> SimulatedCluster:
     """The beginning of the stormy history."""
     cluster = SimulatedCluster(STORMY, replace(draw(STORMY), omitted=omitted))
@@ -112,6 +114,7 @@ def test_a_history_is_shrunk_to_one_crash_and_one_producer() -> None:
     assert shrinker.failure.clients == ("admin", "producer-0")
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("takes_every_sequence")
 def test_the_line_of_a_history_with_one_lost_message_replays_it_and_tells_of_it() -> None:
     history = read_name(LOST_NAME)
