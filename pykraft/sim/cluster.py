@@ -115,6 +115,8 @@ class SimulatedCluster:
         self.scheduler = Scheduler()
         self._random = Random(f"run {seed}")
         self.network = Network(self.scheduler, *map(self._dice, ("network", "late", "late to clients")))
+        if (messages := whole.omitted.messages) is not None:
+            self.network.mishaps.bring_only(messages)
         self.trace: list[TraceEvent] = []
         self._digest = blake2b(digest_size=8)
         self.nodes: dict[int, SimulatedNode] = {}
@@ -317,6 +319,7 @@ class SimulatedCluster:
             self._time_ms,
             self._dice("bank"),
             self._report,
+            self.knobs.omitted.clients,
         )
         for name, reader in self.bank.readers():
             self._add_client(name, reader)
@@ -336,6 +339,12 @@ class SimulatedCluster:
 
     def _time_ms(self) -> int:
         return EPOCH_MS + self.scheduler.now
+
+    @property
+    def clients_that_began(self) -> tuple[str, ...]:
+        """What `Omissions` may leave out of them: clients, groups and the bank, and then the hosts of these."""
+        storms = (*self.groups, *(() if self.bank is None else (self.bank,)))
+        return (*self.client_names, *(name for storm in storms for name in storm.begun))
 
     # --- watching -----------------------------------------------------------------------------------------------------
 

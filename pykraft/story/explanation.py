@@ -14,8 +14,9 @@ from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.workloads.workload import TOPIC
 from pykraft.sim.world.frames import read_frame
+from pykraft.sim.world.network import InFlight
 from pykraft.story.history_names import history_name
-from pykraft.story.marks import Mark, marks_of
+from pykraft.story.marks import Mark, mark_of, marks_of
 
 _TOLD = ("fault", "crash", "restart", "you")
 _SHOWN = 12
@@ -30,7 +31,7 @@ def explain(seed: int, knobs: Knobs) -> tuple[list[str], bool]:
     cluster.begin()
     troubles: list[tuple[int, Mark]] = []
     failure: SimulationFailed | None = None
-    last = traced = 0
+    last = traced = befallen = 0
     while failure is None and not cluster.is_settled:
         try:
             cluster.step()
@@ -40,6 +41,9 @@ def explain(seed: int, knobs: Knobs) -> tuple[list[str], bool]:
         last, traced = traced, len(cluster.trace)
         marks = marks_of(cluster.scheduler.steps, events, ()) if events else ()
         troubles += [(cluster.scheduler.now, mark) for mark in marks if mark.kind in _TOLD]
+        if knobs.omitted.messages is not None:
+            troubles += [(cluster.scheduler.now, mark) for mark in _mishaps(cluster, befallen)]
+            befallen = len(cluster.network.mishaps.came)
     found = [f"No law is broken. {cluster.report()}"] if failure is None else _failure(cluster, failure, last)
     name = history_name(seed, knobs)
     lines = [*_beginning(seed, knobs), *told(troubles), *found, f"The same history in one line: {name}"]
@@ -97,6 +101,15 @@ def told(troubles: list[tuple[int, Mark]]) -> Iterator[str]:
         yield f"What came first: {', '.join(f'{kind} ({count})' for kind, count in counts.most_common())}."
     yield "What came then:" if counts else "What came:"
     yield from (f"  {now:,} ms, step {mark.step:,}: {mark.text}" for now, mark in shown)
+
+
+def _mishaps(cluster: SimulatedCluster, told_already: int) -> Iterator[Mark]:
+    """What has befallen messages in this step."""
+    mishaps = cluster.network.mishaps
+    for place, mishap in enumerate(mishaps.came[told_already:], told_already):
+        sent = mishaps.befell.get(place)
+        frame = read_frame(sent) if isinstance(sent, InFlight) else None
+        yield mark_of(cluster.scheduler.steps, mishap, frame)
 
 
 def _failure(cluster: SimulatedCluster, failure: SimulationFailed, traced: int) -> Iterator[str]:

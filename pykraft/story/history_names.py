@@ -16,7 +16,7 @@ from pykraft.sim.bugs.planting import planted_now
 from pykraft.sim.trouble.knobs import KINDS, Knobs, calm, draw
 from pykraft.sim.trouble.omissions import NOTHING
 
-_NAME = re.compile(r"seed-(\d{1,10})(-calm)?((?:,[a-z][\w-]*)*)")
+_NAME = re.compile(r"seed-(\d{1,10})(-calm)?((?:,[a-z][\w~-]*)*)")
 _BUG = "bug-"
 
 

@@ -11,6 +11,9 @@ from pykraft.common.trace import TraceEvent
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.sim.cluster import SIMULATOR, SimulatedCluster
+from pykraft.sim.world import mishaps
+from pykraft.sim.world.frames import Frame
+from pykraft.sim.world.mishaps import Mishap
 
 KINDS = ("election", "commit", "truncation", "rebalance", "isr", "fault", "crash", "restart", "client", "you", "law")
 """`law` is a law that was broken; `isr` is a change of in-sync replicas; `you` is what a person did."""
@@ -140,6 +143,22 @@ def _from_simulator(event: TraceEvent) -> Iterator[tuple[str, str]]:
             yield "client", f"crash: {_client(event)} ends"
         case "member_naps" | "client_naps":
             yield "client", f"pause: {_client(event)} does nothing for a while"
+
+
+def mark_of(step: int, mishap: Mishap, frame: Frame | None) -> Mark:
+    """The mark of what befalls a message; `frame` is the message, if it can be read."""
+    what = "message" if frame is None else f"{frame.name} {'response' if frame.is_response else 'request'}"
+    message = f"one {what} from {_named(mishap.source)} to {_named(mishap.target)}"
+    match mishap.kind:
+        case mishaps.LATE:
+            text = f"message delay: {message} is late by {mishap.us / 1_000:,g} ms"
+        case mishaps.AGAIN:
+            text = f"message duplication: {message} comes once more after {mishap.us / 1_000:,g} ms"
+        case mishaps.RESET:
+            text = f"message omission: {message} is lost with its connection"
+        case _:
+            text = f"message omission: {message} is lost, and its connection is silent from here on"
+    return Mark(step, "fault", text)
 
 
 def _of_disk(event: TraceEvent) -> str:

@@ -97,7 +97,10 @@ def shrink(seed: int, knobs: Knobs) -> int:
 
 def _parts(failure: Failure) -> str:
     kinds = ", ".join(f"{number} ({kind})" for number, kind in failure.faults)
-    return f"the faults {kinds or 'none'}, and the clients {', '.join(failure.clients) or 'none'}"
+    clients = ", ".join(failure.clients) or "none"
+    bad = len(failure.messages)
+    messages = f"{bad} message{' that is' if bad == 1 else 's that are'} late, lost or repeated"
+    return f"the faults {kinds or 'none'}, {messages}, and the clients {clients}"
 
 
 def _search(seeds: Iterable[int], jobs: int, bug: str, root: Path, options: str) -> int:

@@ -1,9 +1,9 @@
 """Makes a failing history smaller: leaves out what it can, as long as the same law is broken.
 
-First the end of the storm, then all trouble at once, whole kinds of it, single faults, and clients. A part that is not
-needed goes; what is left is tried again, until nothing more can be left out. What goes is named by `Omissions`, so the
-smaller history is a line as well. Single faults are left out in halves first, then in quarters, and so on (Zeller and
-Hildebrandt's delta debugging).
+First the end of the storm, then all trouble at once, whole kinds of it, single faults, clients, and what befalls single
+messages. A part that is not needed goes; what is left is tried again, until nothing more can be left out. What goes is
+named by `Omissions`, so the smaller history is a line as well. Single faults and messages are left out in halves first,
+then in quarters, and so on (Zeller and Hildebrandt's delta debugging).
 
 A history from which something is left out may fail later than the whole one, but not much later: a run that goes on for
 longer is given up, which saves most of the time.
@@ -11,16 +11,23 @@ longer is given up, which saves most of the time.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pykraft.sim.cluster import SimulatedCluster
 from pykraft.sim.report import SimulationFailed
-from pykraft.sim.trouble.knobs import WEATHER, Knobs
+from pykraft.sim.trouble.knobs import OF_MESSAGES, WEATHER, Knobs
 from pykraft.sim.trouble.omissions import Omissions
+from pykraft.sim.world.mishaps import Mishap
 
 _MORE_STEPS, _TIMES = 1_000, 1.5
 """So many steps more than the whole history has, and so many times as many, a smaller one may take."""
 _SHORTEST_MS = 50
+_MOST_NAMED = 3
+"""Of more messages that are left out at once only the number is said."""
+_RECOVERY = "Recovery"
+_NEEDED_TO_RECOVER = ("admin", "maker-", "producer-", "teller-", "copier-", "classic-member-", "consumer-member-")
+"""Clients whose absence may break that law in a sound cluster: no topic is made, no record is written."""
+T = TypeVar("T")
 
 
 class Failure(NamedTuple):
@@ -34,6 +41,8 @@ class Failure(NamedTuple):
     kinds: frozenset[str]
     """Of those faults, and of the weather."""
     clients: tuple[str, ...]
+    messages: tuple[Mishap, ...] = ()
+    """What befell messages, in the order of time."""
 
 
 Run = Callable[[Omissions], Failure | None]
@@ -52,6 +61,8 @@ class Shrinker:
         self.omitted = whole
         self.failure = found
         self.tries = 1
+        self._in_vain: set[Omissions] = set()
+        """What has been left out without breaking the law: the same again would not, either."""
 
     def shrink(self) -> Iterator[str]:
         """All passes, until one round changes nothing; in words, what goes."""
@@ -62,13 +73,19 @@ class Shrinker:
             yield from self._leave_out_kinds()
             yield from self._leave_out_faults()
             yield from self._leave_out_clients()
+            yield from self._leave_out_messages()
 
     def _fails_with(self, omitted: Omissions) -> bool:
         """Take this over if the same law is broken."""
+        if omitted in self._in_vain:
+            return False
         self.tries += 1
         found = self._run(omitted)
         if found is None or found.law != self.failure.law:
+            self._in_vain.add(omitted)
             return False
+        if omitted.messages is not None:  # a message that was never sent is not needed
+            omitted = replace(omitted, messages=frozenset(found.messages))
         self.omitted, self.failure = omitted, found
         return True
 
@@ -104,11 +121,25 @@ class Shrinker:
 
     def _leave_out_clients(self) -> Iterator[str]:
         for name in self.failure.clients:
+            if name not in self.failure.clients:
+                continue  # it has gone with its group
+            if self.failure.law == _RECOVERY and name.startswith(_NEEDED_TO_RECOVER):
+                continue
             if self._fails_with(replace(self.omitted, clients=self.omitted.clients | {name})):
                 yield name
 
+    def _leave_out_messages(self) -> Iterator[str]:
+        """Of what has befallen messages: that of all of them, then that of single ones."""
 
-def left_out(items: Sequence[int], fails_without: Callable[[Sequence[int]], bool]) -> Iterator[Sequence[int]]:
+        def fails_without(gone: Sequence[Mishap]) -> bool:
+            came = frozenset(self.failure.messages)  # without those before, some of these were not sent at all
+            return came.isdisjoint(gone) or self._fails_with(replace(self.omitted, messages=came.difference(gone)))
+
+        for gone in left_out(self.failure.messages, fails_without):
+            yield "; ".join(map(str, gone)) if len(gone) <= _MOST_NAMED else f"what befalls {len(gone)} messages"
+
+
+def left_out(items: Sequence[T], fails_without: Callable[[Sequence[T]], bool]) -> Iterator[Sequence[T]]:
     """Parts of these that can go: large ones first, then smaller ones. `fails_without` says whether the history still
     fails when these go too, and remembers it if so."""
     left, size = list(items), len(items)
@@ -137,10 +168,14 @@ def runner(seed: int, knobs: Knobs) -> Run:
         except SimulationFailed as failure:
             longest.append(int(failure.step * _TIMES) + _MORE_STEPS)
             faults = [(number, strike.kind) for number, strike in enumerate(cluster.faults.strikes, 1) if strike.kind]
-            clients = tuple(cluster.client_names)
-            kinds = {name for name in WEATHER if getattr(cluster.knobs, name)}.union(kind for _, kind in faults)
+            clients = cluster.clients_that_began
+            weather = {name for name in WEATHER if getattr(cluster.knobs, name)}
+            if omitted.messages is not None:
+                weather -= OF_MESSAGES
+            kinds = weather.union(kind for _, kind in faults)
+            messages = tuple(dict.fromkeys(cluster.network.mishaps.came))
             now_ms = cluster.scheduler.now
-            return Failure(failure.law, failure.step, now_ms, tuple(faults), frozenset(kinds), clients)
+            return Failure(failure.law, failure.step, now_ms, tuple(faults), frozenset(kinds), clients, messages)
         return None
 
     return run

@@ -298,6 +298,8 @@ def calm(knobs: Knobs) -> Knobs:
 
 WEATHER = ("straggler", "breaks", "ghost", "late_to_clients", "clock_skew_ms", "slice_ends", "busy_us")
 """Trouble that is no single fault, by its knob."""
+OF_MESSAGES = frozenset({"straggler", "breaks", "ghost", "late_to_clients"})
+"""Of the weather: what befalls single messages."""
 KINDS = (*FAULTS, "crash_coordinator", "cut_off_controller", *ONE_SIDED, *WEATHER)
 """What `omissions` may leave out as a kind."""
 

@@ -54,4 +54,5 @@ def make_group(
         laws,
         dice("group" if knobs.protocol == CLASSIC else "consumer group"),
         report,
+        drawn.omitted.clients,
     )

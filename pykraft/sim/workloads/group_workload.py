@@ -12,7 +12,7 @@ owner, and everything read and committed. In some runs the last thing that happe
 coordinator's node crash together: then only the next coordinator, which has never heard that member, can remove it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from random import Random
 
 from pykraft.client import config as keys
@@ -58,7 +58,12 @@ class GroupWorkload:
         laws: GroupLaws,
         random: Random,
         report: Callable[[str, dict[str, object]], None],
+        left_out: Set[str] = frozenset(),
     ) -> None:
+        """The hosts that are `left_out` do not begin: their place stays empty, until another host begins in it."""
+        self._left_out = left_out
+        self.begun: list[str] = []
+        """The names of the hosts that have begun."""
         self.group_id = knobs.group_id
         self.laws = laws
         self._knobs = knobs
@@ -143,6 +148,9 @@ class GroupWorkload:
         if place.instance_id is not None:
             settings["group.instance.id"] = place.instance_id
         random = next_dice(self._random)
+        if name in self._left_out:
+            return
+        self.begun.append(name)
         host: SimulatedClient
 
         def on_end() -> None:

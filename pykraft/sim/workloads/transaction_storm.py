@@ -9,7 +9,7 @@ When the storm ends, each place must have a client that is well, everything that
 transaction may be open anywhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from random import Random
 
@@ -61,7 +61,12 @@ class TransactionStorm:
         time_ms: Callable[[], int],
         random: Random,
         report: Callable[[str, dict[str, object]], None],
+        left_out: Set[str] = frozenset(),
     ) -> None:
+        """The hosts that are `left_out` do not begin: their place stays empty, until another host begins in it."""
+        self._left_out = left_out
+        self.begun: list[str] = []
+        """The names of the hosts that have begun."""
         self.ledger = Ledger()
         self._knobs = knobs
         self._partitions = partitions
@@ -74,7 +79,7 @@ class TransactionStorm:
         self._random = random
         self._report = report
         self._outages = Outages(scheduler, network, report)
-        self._begun = 0
+        self._hosts = 0
         self._is_over = False
         self._places = [_Place(f"teller-{number}", False) for number in range(knobs.tellers)]
         self._places += [_Place(f"copier-{number}", True) for number in range(knobs.copiers)]
@@ -132,8 +137,11 @@ class TransactionStorm:
 
     def _start(self, place: _Place) -> None:
         place.is_awaited = False
-        self._begun += 1
-        name, random = f"{place.transactional_id}.{self._begun}", next_dice(self._random)
+        self._hosts += 1
+        name, random = f"{place.transactional_id}.{self._hosts}", next_dice(self._random)
+        if name in self._left_out:
+            return
+        self.begun.append(name)
         settings, consumer = self._knobs.producer, self._knobs.consumer
         client: Teller | Copier
         if place.is_copier:

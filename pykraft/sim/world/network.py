@@ -25,6 +25,7 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from pykraft.common.types import Endpoint
+from pykraft.sim.world.mishaps import AGAIN, BREAKS, RESET, SILENT, Mishaps
 from pykraft.sim.world.scheduler import US_PER_MS, Action, Planned, Scheduler
 
 Link = tuple[str, str]
@@ -165,6 +166,7 @@ class Network:
         self._late = late or Random("late")
         self._late_to_clients = late_to_clients or Random("late to clients")
         self.weather = Weather()
+        self.mishaps = Mishaps()
         self._slower: dict[Link, int] = {}
         self._hosts: dict[Endpoint, Host] = {}
         self._cut: set[Link] = set()
@@ -257,12 +259,20 @@ class Network:
         """Let each piece on this link take so much longer."""
         self._slower[source, target] = by_us
 
-    def _latency_us(self) -> int:
+    def _latency_us(self, link: Link, end: End | None = None, piece: Piece | None = None) -> int:
+        """How long the next piece on this link takes. `end` is where it arrives; a first packet has none."""
         weather = self.weather
-        latency = self._random.randint(*weather.latency_us)
+        latency, late = self._random.randint(*weather.latency_us), 0
         if weather.straggler and self._random.random() < weather.straggler:
-            latency += self._random.randint(0, weather.straggler_us)
-        return latency
+            late = self._random.randint(0, weather.straggler_us)
+        if end is not None and self._is_asker_of_brokers(end):
+            late += self._lateness_us(end)
+        self.mishaps.count(link)
+        if weather.straggler or weather.late or weather.late_to_clients:
+            late = self.mishaps.lateness_us(link, late)
+            if late and end is not None and piece is not None:
+                self.mishaps.note(InFlight(piece, end, None))
+        return latency + late
 
     def _lateness_us(self, end: End) -> int:
         """By how much an answer is late besides, to one that has asked a broker."""
@@ -286,7 +296,8 @@ class Network:
         mine.receiver = receiver
         mine.endpoint = endpoint
         self._remember(mine)
-        self._scheduler.after(self._latency_us(), lambda: self._arrive_at_listener(theirs, endpoint))
+        latency_us = self._latency_us((host.name, theirs.host.name))
+        self._scheduler.after(latency_us, lambda: self._arrive_at_listener(theirs, endpoint))
         return mine
 
     def _arrive_at_listener(self, theirs: End, endpoint: Endpoint) -> None:
@@ -324,26 +335,25 @@ class Network:
     def carry(self, source: End, data: bytes | None) -> None:
         """Let a piece arrive at the other end: bytes, b"" for "connected", None for the end of the stream."""
         weather = self.weather
-        if data and weather.breaks and self._random.random() < weather.breaks:
-            self._break(source)
+        if data and weather.breaks and self._breaks(source, data):
             return
-        if data and source.endpoint is not None and weather.ghost and self._random.random() < weather.ghost:
-            self._plan_ghost(source, source.endpoint, data)
+        if data and source.endpoint is not None and weather.ghost:
+            self._maybe_plan_ghost(source, source.endpoint, data)
         self._send(source, data)
 
     def _send(self, source: End, data: bytes | None) -> None:
         self._pieces += 1
         if data and source.endpoint is not None:
             source.asked[data[8:12]] = data[4:8]
-        source.other.arrivals.append(Piece(self._pieces, data, self._scheduler.now_us))
-        self._plan_arrival(source.other)
+        piece = Piece(self._pieces, data, self._scheduler.now_us)
+        source.other.arrivals.append(piece)
+        self._plan_arrival(source.other, piece)
 
-    def _plan_arrival(self, end: End) -> None:
+    def _plan_arrival(self, end: End, piece: Piece | None = None) -> None:
         link = source, target = end.other.host.name, end.host.name
-        time_us = self._scheduler.now_us + self._latency_us() + self._slower.get(link, 0)
+        time_us = self._scheduler.now_us + self._latency_us(link, end, piece) + self._slower.get(link, 0)
         not_before_us = max(end.last_arrival_us + 1, self._clogged.get(link, 0))
         if self._is_asker_of_brokers(end):
-            time_us += self._lateness_us(end)
             not_before_us = max(not_before_us, self._answers_at.get(target, 0))
         if self.delays and (delay := self.delays.get(source)) is not None:
             time_us += delay()
@@ -455,16 +465,35 @@ class Network:
 
     # --- trouble ------------------------------------------------------------------------------------------------------
 
-    def _break(self, source: End) -> None:
-        if self._random.random() < self.weather.goes_silent:
+    def _breaks(self, source: End, data: bytes) -> bool:
+        """Whether the connection breaks instead of carrying the next piece."""
+        drawn = None
+        if self._random.random() < self.weather.breaks:
+            drawn = (SILENT if self._random.random() < self.weather.goes_silent else RESET), 0
+        link = _link_from(source)
+        broken = self.mishaps.before_sending(link, BREAKS, drawn)
+        if broken is None:
+            return False
+        self.mishaps.count(link)  # a lost message has a number, too: the next one has another
+        self._note(source, data)
+        if broken.kind == SILENT:
             source.is_silent = source.other.is_silent = True
-            return
-        for end in (source, source.other):
-            self._send(end.other, None)
+        else:
+            for end in (source, source.other):
+                self._send(end.other, None)
+        return True
 
-    def _plan_ghost(self, source: End, endpoint: Endpoint, data: bytes) -> None:
-        delay_us = self._random.randint(0, self.weather.ghost_us)
-        self._scheduler.after(delay_us, lambda: self._arrive_as_ghost(source.other.host, endpoint, data))
+    def _note(self, source: End, data: bytes) -> None:
+        self.mishaps.note(InFlight(Piece(0, data, self._scheduler.now_us), source.other, None))
+
+    def _maybe_plan_ghost(self, source: End, endpoint: Endpoint, data: bytes) -> None:
+        drawn = None
+        if self._random.random() < self.weather.ghost:
+            drawn = AGAIN, self._random.randint(0, self.weather.ghost_us)
+        ghost = self.mishaps.before_sending(_link_from(source), (AGAIN,), drawn)
+        if ghost is not None:
+            self._note(source, data)
+            self._scheduler.after(ghost.us, lambda: self._arrive_as_ghost(source.other.host, endpoint, data))
 
     def _arrive_as_ghost(self, target: Host, endpoint: Endpoint, data: bytes) -> None:
         if target.is_up and target.stalled_until_us <= self._scheduler.now_us:
@@ -474,6 +503,10 @@ class Network:
             end.is_silent = end.other.is_silent = True
             receiver = target.accept(endpoint, end)
             receiver.received(data)
+
+
+def _link_from(source: End) -> Link:
+    return source.host.name, source.other.host.name
 
 
 def _time(planned: tuple[int, Planned]) -> int:

@@ -55,6 +55,8 @@ ATTEMPT_COST = 10
 """Of a line that is not the wrong one, and of a patch that does not hold."""
 SEEDS = 100
 """So many must pass with the patch."""
+_MOST_MESSAGES = 20
+"""A smaller history whose line would name more late or lost messages than this is not taken over yet."""
 _BLOCK = 16
 """So many seeds are searched at once."""
 
@@ -150,7 +152,8 @@ class Game:
         with planted(self.case.bug):
             shrinker = Shrinker(runner(found.seed, draw(found.seed)), self.omitted)
             for said in shrinker.shrink():
-                self.omitted = shrinker.omitted
+                if len(shrinker.omitted.messages or ()) <= _MOST_MESSAGES:
+                    self.omitted = shrinker.omitted
                 self.on_progress(shrinker.tries, most_tries, f"left out: {said}")
                 if shrinker.tries >= most_tries:
                     break

@@ -9,7 +9,9 @@ import pytest
 
 from pykraft.sim.search.shrinker import Failure, Run, Shrinker, left_out
 from pykraft.sim.trouble.omissions import NOTHING, Omissions
+from pykraft.sim.world.mishaps import LATE, Mishap
 
+MESSAGES = tuple(Mishap(LATE, "node-1", "node-2", number, 1_000) for number in range(1, 41))
 FAULTS = tuple((number, "crash" if number % 3 else "stall") for number in range(1, 31))
 CLIENTS = ("admin", "producer-0", "producer-1", "consumer-0")
 
@@ -44,6 +46,46 @@ def test_only_what_the_law_needs_is_left() -> None:
     assert words[0] == f"the storm ends after {shrinker.omitted.until_ms:,} ms"
     assert "stall" in words and "straggler" in words and "consumer-0" in words
     assert shrinker.tries < 90
+
+
+def needs_messages(needed: frozenset[Mishap], tried: list[Omissions]) -> Run:
+    """A history that fails as long as these messages are late. It has the others, too, and no fault."""
+
+    def run(omitted: Omissions) -> Failure | None:
+        tried.append(omitted)
+        left = tuple(each for each in MESSAGES if omitted.messages is None or each in omitted.messages)
+        has_weather = omitted.messages is not None or "straggler" not in omitted.kinds
+        if not needed.issubset(left) or not has_weather:
+            return None
+        kinds = frozenset({"straggler"} if omitted.messages is None else ())
+        return Failure("Durability", 100, 2_000, (), kinds, tuple({"admin"} - omitted.clients), left)
+
+    return run
+
+
+def test_only_the_messages_that_the_law_needs_are_left() -> None:
+    needed, tried = frozenset((MESSAGES[6], MESSAGES[31])), list[Omissions]()
+    shrinker = Shrinker(needs_messages(needed, tried), NOTHING)
+    words = list(shrinker.shrink())
+    assert shrinker.omitted.messages == needed and shrinker.failure.messages == (MESSAGES[6], MESSAGES[31])
+    assert "message 1 from node-1 to node-2 is late by 1 ms" not in words and "what befalls 10 messages" in words
+    assert len(tried) == shrinker.tries < 40
+
+
+def test_no_history_is_run_twice() -> None:
+    tried: list[Omissions] = []
+    list(Shrinker(needs_messages(frozenset(MESSAGES[:3]), tried), NOTHING).shrink())
+    assert len(tried) == len(set(tried))
+
+
+def test_a_cluster_that_does_not_recover_keeps_those_without_whom_none_does() -> None:
+    def run(omitted: Omissions) -> Failure:
+        clients = ("admin", "producer-0", "consumer-0", "g", "classic-member-1")
+        return Failure("Recovery", 9, 5_000, (), frozenset(), tuple(set(clients) - omitted.clients))
+
+    shrinker = Shrinker(run, NOTHING)
+    list(shrinker.shrink())
+    assert shrinker.omitted.clients == {"consumer-0", "g"}
 
 
 def test_nothing_more_can_be_left_out() -> None:
