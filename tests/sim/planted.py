@@ -7,6 +7,25 @@ from typing import NamedTuple
 from pykraft.sim.bugs.planting import plant
 from pykraft.simulation import Simulation, SimulationFailed
 
+LATE = frozenset(
+    {
+        "a_coordinator_that_ignores_a_tombstone_when_loading",
+        "a_deletion_that_followers_do_not_follow",
+        "a_follower_that_keeps_what_is_below_its_leaders_start",
+        "a_marker_dropped_before_its_records",
+        "a_negative_partition_taken_for_an_index",
+        "a_new_voter_whose_records_are_not_on_its_disk",
+        "a_preferred_leader_elected_outside_the_isr",
+        "a_record_type_that_stops_a_load",
+        "a_removed_voter_whose_vote_counts",
+        "a_stale_member_epoch_accepted",
+        "a_truncation_that_keeps_the_voters",
+        "a_voter_on_any_disk",
+        "an_observer_that_votes_for_itself",
+    }
+)
+"""Bugs that die only after seconds of computing, in a long run. Another dies early, in every run, by the same law."""
+
 
 class Death(NamedTuple):
     """How the first history that finds a bug fails."""
