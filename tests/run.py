@@ -89,6 +89,8 @@ class Suite:
         if self.module == "pytest":
             # The harness is named here too because notebooks/ and labs/ lie outside tests/ and its conftest.py.
             command += ["-q", *HARNESS]
+            if not any(argument.startswith("--nbval") for argument in self.arguments):
+                command += WITHOUT_NBVAL
             if self.yields:
                 command += PATIENT
             if set_name in ("quick", "full", "soak") and self.paths[0].startswith("tests/"):
@@ -124,6 +126,8 @@ CORES = 2
 
 ALWAYS = ("quick", "full")
 HARNESS = ("-p", "tests.harness.quick_nbval", "-p", "tests.harness.skips", "-p", "tests.harness.limits")
+WITHOUT_NBVAL = ("-p", "no:nbval")
+"""Every pytest loads it, and it imports Jupyter's client, which takes half a second."""
 NBVAL = (
     "--nbval-lax",
     "--nbval-current-env",
@@ -208,8 +212,8 @@ SUITES = (
     Suite("types", "mypy", (), ALWAYS),
     Suite("unit of nodes", "pytest", UNIT_OF_NODES, ALWAYS, deterministic=True),
     Suite("unit", "pytest", UNIT_OF_OTHERS, ALWAYS, deterministic=True),
-    Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS, deterministic=True),
     Suite("style", "pytest", ("tests/style",), ALWAYS),
+    Suite("datadriven", "pytest", ("tests/datadriven",), ALWAYS, deterministic=True),
     Suite("viz", "pytest", ("tests/viz",), ("full",)),
     Suite("spark", "pytest", ("tests/spark",), ("full",), limit_s=900, cores=0.5),
     Suite("conformance", "pytest", ("tests/conformance",), ("full",)),

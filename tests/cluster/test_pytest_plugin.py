@@ -15,6 +15,8 @@ from tests.harness.tree import ROOT
 IS_FOUND_BY_ITSELF = bool(entry_points(group="pytest11", name="pykraft"))
 PLUGIN = () if IS_FOUND_BY_ITSELF else ("-p", "pykraft.pytest_plugin")
 """An environment that was set up before there was a plugin does not know its name."""
+WITHOUT = ("-p", "no:cacheprovider", "-p", "no:nbval")
+"""Our environment has nbval, a project like this one has not; it takes longer to load than the clients."""
 
 THREE_CLIENTS = """
 import asyncio
@@ -130,7 +132,7 @@ def test_second(kafka, kafka_topic):
 def run(folder: Path, code: str, *said: str) -> str:
     """What pytest prints for a project with these tests."""
     (folder / "test_mine.py").write_text(code)
-    command = [sys.executable, "-m", "pytest", *PLUGIN, "-p", "no:cacheprovider", "--durations=0", "-vvs", *said]
+    command = [sys.executable, "-m", "pytest", *PLUGIN, *WITHOUT, "--durations=0", "-vvs", *said]
     environment = {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False

@@ -45,13 +45,13 @@ ONE_RECORD = """
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def said(*command: str | Path, fails: bool = False) -> str:
+def said(*command: str | Path, fails: bool = False, **environment: str) -> str:
     """What a command prints, on standard error if it is to fail."""
     done = subprocess.run(
         [str(part) for part in command],
         check=False,
         cwd=Path(sys.prefix),
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | environment,
         capture_output=True,
         text=True,
         timeout=300,
@@ -70,11 +70,13 @@ def test_nodes_and_clients_import_nothing_heavy() -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with nothing but the wheel, and what it requires."""
+def installed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The interpreter of an environment with nothing but the wheel, and what it requires. What can be compiled is so in
+    a long run; in each run it is where this environment was set up."""
     folder = tmp_path_factory.mktemp("wheel")
     source = copy_project(folder / "source")
-    said(*PIP, "wheel", "--no-deps", "--wheel-dir", folder, source)
+    pure = {} if request.config.getoption("--long") else {"PYKRAFT_PURE": "1"}
+    said(*PIP, "wheel", "--no-deps", "--wheel-dir", folder, source, **pure)
     (wheel,) = folder.glob("pykraft-*.whl")
     venv.create(folder / "empty", with_pip=False)
     python = folder / "empty" / "bin" / "python"
@@ -85,10 +87,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WHERE = "from pykraft.records import walk; print(walk.__file__)"
 
 
+@pytest.mark.long
 def test_the_walk_over_records_is_compiled(installed: Path) -> None:
     if not str(walk.__file__).endswith(".so"):
         pytest.skip("this machine has no C compiler, or pykraft was not installed")
     assert run(installed, WHERE).endswith(".so")
+
+
+def test_the_walk_over_records_runs_as_python_where_it_was_not_compiled(
+    installed: Path, request: pytest.FixtureRequest
+) -> None:
+    if not request.config.getoption("--long"):
+        assert run(installed, WHERE).endswith(".py")
 
 
 @pytest.mark.long

@@ -9,16 +9,18 @@ import subprocess
 import sys
 
 from tests.harness.tree import ROOT
-from tests.run import HARNESS
+from tests.run import HARNESS, WITHOUT_NBVAL
 
 
-def run_pytest(folder: pathlib.Path, text: str, *arguments: str, **environment: str) -> tuple[dict[str, str], str]:
+def run_pytest(
+    folder: pathlib.Path, text: str, *arguments: str, has_nbval: bool = False, **environment: str
+) -> tuple[dict[str, str], str]:
     """Each test's verdict by name ("passed", "failed", ...; "error" for one that could not start), and the output."""
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_inner.py").write_text(text)
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and "PYTEST" not in name}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", *HARNESS, *arguments],
+        [sys.executable, "-m", "pytest", "-rA", *HARNESS, *(() if has_nbval else WITHOUT_NBVAL), *arguments],
         check=False,
         cwd=folder,
         env={**inherited, "PYTHONPATH": str(ROOT), **environment},

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
+from tests.harness.budget import LOOKS_PER_SUM, Watch
 from tests.harness.tree import ROOT
 from tests.run import HARNESS, NBVAL
 
@@ -42,3 +44,26 @@ def test_a_notebook_that_takes_more_than_it_may_is_red(
         timeout=100,
     )
     assert done.stdout.splitlines()[-1].startswith(verdict), done.stdout
+
+
+def test_a_moments_memory_is_seen_though_shares_are_not_summed_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[int] = []
+
+    def summed(process: psutil.Process) -> int:
+        sums.append(int(process.memory_info().rss))
+        return sums[-1]
+
+    monkeypatch.setattr("tests.harness.budget._pss", summed)
+    watch = Watch()
+    watch.stop()
+    here = [psutil.Process()]
+    watch._look_once(here)
+    before = watch.megabytes
+    held = bytearray(b"x" * 50_000_000)
+    watch._look_once(here)
+    assert watch.megabytes > before + 40
+    del held
+    sums.clear()
+    for _ in range(10 * LOOKS_PER_SUM):
+        watch._look_once(here)
+    assert 10 <= len(sums) < 20

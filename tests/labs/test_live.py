@@ -49,8 +49,9 @@ WRONG = {
 SLOW = ("02", "03", "07", "08", "09", "10", "11", "12", "13", "14", "15", "17", "18", "20", "22", "24", "25")
 """Their wrong solutions drive the cluster in a long run: each takes several seconds. The checks catch them in any run
 (test_graders)."""
-LIKE_OTHERS = ("02", "03", "11", "12", "13", "14", "15", "17", "18", "20", "24")
-"""Their right solutions too: a shorter one drives a cluster in the same way. The checks accept them in any run."""
+LIKE_OTHERS = ("02", "03", "11", "12", "13", "14", "15", "17", "18", "20", "24", "25")
+"""Their right solutions too: a shorter one drives a cluster in the same way. The checks accept them in any run. That of
+lab 25 watches eleven histories; a test of its own watches four of them."""
 TOLD = {
     "01": "4 of 5 logs end where the good part ends. an old batch more: ",
     "02": r"A lookup read [\d.]+ entries of the index and \d\d+\.\d headers of the log",
@@ -99,6 +100,24 @@ def test_the_solution_drives_the_cluster_and_does_what_it_should(number: str) ->
     assert all(calls > 0 for calls in outcome.calls.values()), outcome
     assert outcome.lines[0] in repr(outcome) and outcome.figure.text in repr(outcome), "a terminal shows both"
     assert repr(outcome).endswith("\n\nYour code agreed.")
+
+
+def test_the_laws_of_the_solution_kill_bugs_of_three_kinds_and_spare_a_sound_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of lab 25, with the bugs that die early: a wrong high watermark, logs that differ, a wrong leader."""
+    lab = Lab("25")
+    live = lab.load(lab.folder / "live.py")
+    early = (
+        "a_high_watermark_one_replica_short",
+        "an_answer_matched_by_name_and_leader_epoch",
+        "a_preferred_leader_elected_outside_the_isr",
+    )
+    monkeypatch.setattr(live, "BUGS", {bug: live.BUGS[bug] for bug in early})
+    monkeypatch.setattr(live, "SOUND", live.SOUND[:1])
+    outcome = live.run(lab.load(lab.solution))
+    assert outcome.agrees, outcome
+    assert all(outcome.facts["killed"].values()) and not outcome.facts["false"], outcome
 
 
 @pytest.mark.parametrize(

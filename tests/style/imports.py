@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 PACKAGE = "pykraft"
@@ -31,9 +31,9 @@ class Import:
         return parts[1] if len(parts) > 1 else self.name
 
 
-def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import]:
-    """Each import in the tree, at its top or deep inside; `module` is the dotted name of the file itself."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST], module: str, is_package: bool) -> Iterator[Import]:
+    """Each import among the nodes of a file; `module` is the dotted name of the file itself."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (Import(node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

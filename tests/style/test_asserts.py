@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from tests.harness.tree import ROOT
+from tests.style.sources import nodes_of
 
 CHANGES = {"add", "append", "clear", "close", "discard", "extend", "insert", "keep", "pop", "popitem", "popleft"}
 CHANGES |= {"put", "remove", "send", "setdefault", "update", "write"}
@@ -12,7 +13,7 @@ CHANGES |= {"put", "remove", "send", "setdefault", "update", "write"}
 
 def effects(source: str) -> list[str]:
     """The conditions of asserts that change something."""
-    asserts = [node.test for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    asserts = [node.test for node in nodes_of(source) if isinstance(node, ast.Assert)]
     return [
         ast.unparse(condition)
         for condition in asserts

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
@@ -20,6 +20,7 @@ import pytest
 
 from tests.harness.tree import ROOT
 from tests.style.imports import PACKAGE, Import, imports
+from tests.style.sources import nodes_of
 
 CORES = {
     "common": "",
@@ -111,13 +112,13 @@ def violations(path: str, text: str) -> Iterator[str]:
         return
     is_package = parts[-1] == "__init__"
     module = ".".join([PACKAGE, *(parts[:-1] if is_package else parts)])
-    tree = ast.parse(text)
-    for found in imports(tree, module, is_package):
+    nodes = nodes_of(text)
+    for found in imports(nodes, module, is_package):
         problem = problem_with(found, path, layer)
         if problem:
             yield f"{path}:{found.line}: {problem}"
     if layer in CORES and path not in EXEMPT:
-        yield from (f"{path}:{line}: {problem}" for line, problem in wrong_calls(tree))
+        yield from (f"{path}:{line}: {problem}" for line, problem in wrong_calls(nodes))
 
 
 def problem_with(found: Import, path: str, layer: str) -> str:
@@ -134,8 +135,8 @@ def problem_with(found: Import, path: str, layer: str) -> str:
     return "" if found.root in WHEELS.get(layer, ()) else f"{layer} may not import the package {found.root}"
 
 
-def wrong_calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+def wrong_calls(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
             yield node.lineno, CALLS[node.func.id]
 
@@ -156,7 +157,7 @@ def test_each_folder_of_the_course_imports_only_what_its_row_allows() -> None:
     for path in base.rglob("*.py"):
         own = course_folder(path.relative_to(base).parts)
         module = ".".join((PACKAGE, *path.relative_to(base.parent).with_suffix("").parts))
-        for found in imports(ast.parse(path.read_text()), module, path.name == "__init__.py"):
+        for found in imports(nodes_of(path.read_text()), module, path.name == "__init__.py"):
             if (found.module + ".").startswith(f"{PACKAGE}.course."):
                 target = course_folder((*found.module.split(".")[2:], found.name))
                 wrong += [f"{module}:{found.line}: {target}"] if target not in {own, *COURSE[own]} else []
@@ -179,7 +180,7 @@ def arrows() -> dict[str, set[str]]:
     for path in modules():
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         own = name.removesuffix(".__init__")
-        for one in imports(ast.parse(path.read_text()), own, path.name == "__init__.py"):
+        for one in imports(nodes_of(path.read_text()), own, path.name == "__init__.py"):
             places = (
                 f"{one.module}.{one.name}",
                 f"{one.module}.{one.name}.__init__",

@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from tests.harness.tree import ROOT, project_files
+from tests.style.sources import nodes_of, tree_of
 from tests.style.unordered import declared_sets, unordered
 
 OUTSIDE = {"spark", "viz", "course", "commands", "network", "runtime"}
@@ -40,10 +41,9 @@ pairs = list(map(str, {1, 2}))
 def test_what_runs_in_a_history_goes_through_no_set_in_the_order_of_its_hashes() -> None:
     paths = [path for path in project_files() if path.parts[0] == "pykraft" and path.suffix == ".py"]
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths if path.parts[1] not in OUTSIDE}
-    trees = {path: ast.parse(text) for path, text in texts.items()}
-    declared = declared_sets(trees.values())
+    declared = declared_sets(map(nodes_of, texts.values()))
     problems = [
-        problem for path, text in texts.items() for problem in unordered(str(path), text, trees[path], declared)
+        problem for path, text in texts.items() for problem in unordered(str(path), text, tree_of(text), declared)
     ]
     assert not problems, "sort it, or say in a comment why it is right in any order:\n" + "\n".join(problems)
 
@@ -59,14 +59,14 @@ def test_an_order_of_hashes_is_found(line: str) -> None:
 
 
 def _found(text: str) -> list[str]:
-    return list(unordered("m.py", text, ast.parse(text), {"topics": True}))
+    return list(unordered("m.py", text, tree_of(text), {"topics": True}))
 
 
 def test_each_producer_of_the_simulator_compresses_without_a_library() -> None:
     encoders = [
         [argument.id for argument in node.args if isinstance(argument, ast.Name)][-1]
         for path in sorted((ROOT / "pykraft" / "sim").rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path.read_text(encoding="utf-8"))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ProducerCore"
     ]
     assert encoders == ["encode"] * 3

@@ -44,11 +44,11 @@ Declared = Mapping[str, bool]
 """By the name of an attribute or function: whether it is a set wherever it is declared."""
 
 
-def declared_sets(trees: Iterable[ast.Module]) -> Declared:
-    """What these modules declare as sets, and as something else."""
+def declared_sets(modules: Iterable[Iterable[ast.AST]]) -> Declared:
+    """What these modules, by their nodes, declare as sets, and as something else."""
     kinds: defaultdict[str, set[bool]] = defaultdict(set)
-    for tree in trees:
-        for node in ast.walk(tree):
+    for nodes in modules:
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
                 for each in node.body:
                     if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):

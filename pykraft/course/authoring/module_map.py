@@ -9,6 +9,7 @@ order in which one reads them. Spine and branches are traced: not what we think 
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -293,9 +294,15 @@ page is made by `{COMMAND}`.
 """
 
 
+_BEGINNING = re.compile(r'(?:#[^\n]*\n|\s)*"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
+"""What a module has before its first statement. To parse all of it takes a hundred times as long."""
+
+
 def opening(path: Path) -> str:
     """The first sentence of a module's docstring, on one line."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = path.read_text(encoding="utf-8")
+    begins = _BEGINNING.match(text)
+    text = ast.get_docstring(ast.parse(begins[0] if begins else text)) or ""
     paragraph = " ".join(text.split("\n\n")[0].split())
     first, dot, rest = paragraph.partition(". ")
     return first + dot.strip() if rest else paragraph

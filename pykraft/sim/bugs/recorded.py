@@ -76,7 +76,7 @@ RECORDED = {
     "a_coordinator_that_ignores_a_tombstone_when_loading": Recorded(
         "group coordinator", "A Coordinator Follows from Its Log", 6664
     ),
-    "a_producer_forgotten_too_early": Recorded("log rule", "Producers Follow from the Log", 6657),
+    "a_producer_forgotten_too_early": Recorded("log rule", "Producers Follow from the Log", 6683),
     "an_answer_matched_by_name_and_leader_epoch": Recorded("log rule", "Topic Ids", 3210),
     "no_truncation_on_divergence": Recorded("log rule", "Divergence", 6),
     "a_follower_that_serves_what_is_not_committed": Recorded("replication", "Consumers See What Is Committed", 8),
