@@ -62,8 +62,8 @@ LAWS = {
     "Acknowledged Commits": "an offset commit that was acknowledged is committed",
     "Offsets That Are Read": "an offset that is read is a committed one",
     "No Record Skipped": "a group reads on from where it has committed, and skips no record",
-    "Every Partition Has an Owner": "soon after all is quiet, each partition of a topic that a group subscribes to has one "
-    "owner in the group, also a new one",
+    "Every Partition Has an Owner": "soon after all is quiet, each partition of a topic that a group subscribes to has "
+    "one owner in the group, also a new one",
     "Deleted Groups": "of a group that was deleted nothing stays, and its members before may not commit",
     "A Coordinator Follows from Its Log": "what a coordinator holds in memory is what its log says",
     "Member Sessions": "every member of a group has a session on its coordinator, which ends without heartbeats",

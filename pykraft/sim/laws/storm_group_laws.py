@@ -95,7 +95,7 @@ class _StormLaws(GroupLaws):
         require(not others, f"{self.group_id}: the pattern {pattern!r} is resolved to {others}")
 
     def _forget(self, key: TopicPartition) -> None:
-        require(self.is_gone(key), f"{key}: the offset of {self.group_id} was deleted, the topic not")
+        require(self.is_gone(key), f"{key}: an offset of {self.group_id} was deleted, the topic not")
         place = self.place(key)
         place.commits.clear()
         place.acknowledged = 0
@@ -110,8 +110,8 @@ class _StormLaws(GroupLaws):
             lacking, more = set(wanted) - set(owned), set(owned) - set(wanted)
             require(
                 not (twice or lacking or more),
-                f"after {waited_ms} ms of quiet, {names(lacking)} have no owner in {self.group_id}, {names(twice)} have "
-                f"several, and {names(more)} are not subscribed to",
+                f"after {waited_ms} ms of quiet, {names(lacking)} have no owner in {self.group_id}, {names(twice)} "
+                f"have several, and {names(more)} are not subscribed to",
             )
 
 

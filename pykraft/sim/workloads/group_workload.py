@@ -46,6 +46,9 @@ class Place:
 class GroupWorkload:
     """The members of one group, and what befalls them."""
 
+    strikes = ("crash", "crash", "leave", "join", "join", "cut", "nap")
+    """What befalls them, each as likely as the others."""
+
     def __init__(
         self,
         knobs: GroupKnobs,
@@ -154,9 +157,7 @@ class GroupWorkload:
         self._report("member_begins", {"member": name, "place": place.number})
         host.act(lambda: None)
 
-    def _make_member(
-        self, settings: dict[str, object], random: Random, on_end: Callable[[], None]
-    ) -> GroupMember:
+    def _make_member(self, settings: dict[str, object], random: Random, on_end: Callable[[], None]) -> GroupMember:
         member_type = ClassicMember if self._knobs.protocol == CLASSIC else ConsumerMember
         return member_type(settings, self._knobs.commits, self.topic, self._watcher, self.laws, random, on_end)
 
@@ -191,8 +192,7 @@ class GroupWorkload:
         if self._is_over:
             return
         self._plan_next()
-        kinds = ("crash", "crash", "leave", "join", "join", "cut", "nap")
-        getattr(self, f"_{self._random.choice(kinds)}")()
+        getattr(self, f"_{self._random.choice(self.strikes)}")()
 
     def _choose(self) -> Place | None:
         well = [place for place in self._places if self._is_well(place)]

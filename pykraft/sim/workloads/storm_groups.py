@@ -1,7 +1,7 @@
 """A group whose members lose their rights, their instance ids and their topics, and what its users do about it.
 
-The members subscribe by name or by a pattern, and read topics that come and go. Their listeners are slow. A program that
-hears that it may not read, or that another one has its instance id, ends; perhaps it closes its consumer before.
+The members subscribe by name or by a pattern, and read topics that come and go. Their listeners are slow. A program
+that hears that it may not read, or that another one has its instance id, ends; perhaps it closes its consumer before.
 
 Each static member has a *twin* besides: a second process that begins with the same ``group.instance.id`` while the
 first one lives, and again after that. So one of the two is refused or fenced.
@@ -109,6 +109,7 @@ class ConsumerStormMember(_StormMember, ConsumerMember):
 class StormGroup(GroupWorkload):
     """The members of such a group, and what befalls them."""
 
+    strikes = ("crash", "leave", "leave", "leave", "join", "join", "cut", "nap")
     laws: StormClassicGroupLaws | StormConsumerGroupLaws
 
     def __init__(
@@ -123,9 +124,7 @@ class StormGroup(GroupWorkload):
         static = [place for place in self._places if place.instance_id is not None]
         self._places += [Place(len(self._places) + n, twin.instance_id) for n, twin in enumerate(static)]
 
-    def _make_member(
-        self, settings: dict[str, object], random: Random, on_end: Callable[[], None]
-    ) -> GroupMember:
+    def _make_member(self, settings: dict[str, object], random: Random, on_end: Callable[[], None]) -> GroupMember:
         dice, way, pattern = next_dice(random), self._way, TOPICS
         if not self._is_over and dice.random() < self._storms.refused and self._knobs.protocol != CLASSIC:
             if way == COORDINATOR_PATTERN and dice.random() < 0.5:

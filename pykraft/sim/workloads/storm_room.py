@@ -1,7 +1,7 @@
 """The topics of the groups that have storms, who writes to them, and who takes away topics, rights and members.
 
-* A `TopicChanger` makes the topic that stays, gives it more partitions, and makes and deletes others beside it. What was
-  acknowledged to it must be so in the end. No name is used twice.
+* A `TopicChanger` makes the topic that stays, gives it more partitions, and makes and deletes others beside it. What
+  was acknowledged to it must be so in the end. No name is used twice.
 * A `RightsChanger` denies the right to read a group or a topic, and gives it back soon.
 * An `Expeller` removes members of the consumer group, as an administrator does it.
 * A `StormWriter` writes to every partition that there is.
@@ -265,7 +265,9 @@ class StormWriter:
             if metadata is not None and metadata.offset >= 0:
                 history.acknowledge(metadata.offset, value)
 
-        self._core.try_append(Outgoing(place.topic, None, value, (), place.partition, self._time_ms()), on_delivery, now)
+        self._core.try_append(
+            Outgoing(place.topic, None, value, (), place.partition, self._time_ms()), on_delivery, now
+        )
 
 
 class StormRoom:
