@@ -6,7 +6,6 @@ history has.
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.committed_group_laws import CommittedClassicGroupLaws, CommittedConsumerGroupLaws
@@ -38,17 +37,13 @@ def make_group(
     """`drawn` is the draw of the seed, and `ledger` gives that of the bank, if there is one."""
     has_ghosts, reads_bank = bool(drawn.ghost), drawn.transactions is not None
     laws: GroupLaws
-    about: Any = (
-        servers,
-        [f"node-{node_id}" for node_id in range(1, drawn.brokers + 1)],
-        scheduler,
-        network,
-        watcher,
-    )
-    rest: Any = dice("group" if knobs.protocol == CLASSIC else "consumer group"), report
+    brokers = [f"node-{node_id}" for node_id in range(1, drawn.brokers + 1)]
+    random = dice("group" if knobs.protocol == CLASSIC else "consumer group")
     known = watcher.groups.get(knobs.group_id)
     if drawn.storms is not None and isinstance(known, StormClassicGroupLaws | StormConsumerGroupLaws):
-        return StormGroup(drawn.storms, watcher.newest_image, known.topics, knobs, STAYING, *about, known, *rest)
+        topics = drawn.storms, watcher.newest_image, known.topics
+        about = knobs, STAYING, servers, brokers, scheduler, network, watcher, known, random, report
+        return StormGroup(*topics, *about)
     if knobs.protocol == CLASSIC:
         laws = (CommittedClassicGroupLaws if reads_bank else ClassicGroupLaws)(knobs.group_id, has_ghosts)
     else:
@@ -57,4 +52,5 @@ def make_group(
     if isinstance(laws, CommittedClassicGroupLaws | CommittedConsumerGroupLaws):
         laws.ledger, laws.history = ledger, watcher.history
     watcher.groups[knobs.group_id] = laws
-    return GroupWorkload(knobs, BANK if reads_bank else TOPIC, *about, laws, *rest)
+    topic = BANK if reads_bank else TOPIC
+    return GroupWorkload(knobs, topic, servers, brokers, scheduler, network, watcher, laws, random, report)

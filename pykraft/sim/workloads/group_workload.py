@@ -46,7 +46,7 @@ class Place:
 class GroupWorkload:
     """The members of one group, and what befalls them."""
 
-    strikes = ("crash", "crash", "leave", "join", "join", "cut", "nap")
+    strikes: tuple[str, ...] = ("crash", "crash", "leave", "join", "join", "cut", "nap")
     """What befalls them, each as likely as the others."""
 
     def __init__(

@@ -99,7 +99,7 @@ def _storms(site: Site, knobs: StormKnobs) -> Room:
         machine.connection_class = MembersHaveNames
     settings = {name: str(value) for name, value in drawn.topic.items()}
     clients = settings, drawn.producers[0], drawn.consumers[0]
-    about = consumer_laws, site.servers, site.nodes, watcher, site.time_ms, site.dice
+    about: Any = consumer_laws, site.servers, site.nodes, watcher, site.time_ms, site.dice
     return StormRoom(knobs, drawn.brokers, *clients, *about)
 
 
