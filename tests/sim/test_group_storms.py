@@ -12,7 +12,7 @@ import pytest
 from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.group_values import ConsumerGroupRegularExpressionValue
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
-from pykraft.sim.bugs.planting import bugs
+from pykraft.sim.bugs import group_storms
 from pykraft.sim.laws.invariants import Violation
 from pykraft.sim.laws.names import law_of
 from pykraft.sim.laws.storm_group_laws import OWNED_WITHIN_MS, StormConsumerGroupLaws
@@ -20,20 +20,13 @@ from pykraft.sim.trouble.clients import CLASSIC, CONSUMER, GROUPS
 from pykraft.sim.trouble.group_storms import COORDINATOR_PATTERN, GROUP_STORM_SEEDS, NAMES, PATTERN
 from pykraft.sim.trouble.knobs import draw
 from pykraft.sim.workloads.storm_groups import STAYING, TOPICS, VISITORS
-from tests.sim.floors import Floors, check_recorded, hold_floors
-from tests.sim.histories import in_processes
-from tests.sim.planted import first_death
+from tests.sim.floors import Floors, check_deaths, hold_floors
 
 STORMS = Floors(
     short=GROUP_STORM_SEEDS[1:2],
     long=GROUP_STORM_SEEDS,
     short_floors={"partitions_added": 1, "rights_denied": 3, "members_expelled": 3, "seeks": 50},
     long_floors={"partitions_added": 300, "rights_denied": 600, "members_expelled": 500, "topics_deleted": 200},
-)
-KILLED_HERE = (
-    "a_pattern_that_is_resolved_once",
-    "a_topic_hash_without_its_partitions",
-    "a_fenced_member_that_reads_on",
 )
 
 
@@ -50,10 +43,8 @@ def test_no_law_is_broken(request: pytest.FixtureRequest) -> None:
 
 @pytest.mark.long
 @pytest.mark.limit(1800)
-def test_each_planted_bug_dies_in_its_recorded_history() -> None:
-    found = [bugs()[name] for name in KILLED_HERE]
-    work = [(each.name, [each.seed]) for each in found]
-    check_recorded(dict(zip(found, in_processes(first_death, work), strict=True)))
+def test_each_planted_bug_dies_in_its_recorded_history(request: pytest.FixtureRequest) -> None:
+    check_deaths(group_storms, GROUP_STORM_SEEDS, request)
 
 
 def test_the_seeds_have_groups_of_both_kinds_and_every_kind_of_subscription() -> None:

@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pykraft.client.consuming.group_part import LOST, ListenerCall, Script
-from pykraft.client.consuming.heartbeats import MembershipState
-from pykraft.client.consuming.reconciliation import Reconciliation
 from pykraft.common.core import Promise
 from pykraft.common.errors import ErrorCode, KafkaError
-from pykraft.common.xxh3 import xxh3_64
 from pykraft.coordinator.committed_view import CommittedView
-from pykraft.coordinator.group import shard, topics
+from pykraft.coordinator.group import shard
 from pykraft.coordinator.group.classic_groups.classic_group import ClassicGroup
 from pykraft.coordinator.group.consumer_groups import reconciliation
 from pykraft.coordinator.group.consumer_groups.consumer_group import ConsumerGroup
 from pykraft.coordinator.group.consumer_groups.consumer_group_member import overlaps
-from pykraft.coordinator.group.consumer_groups.pattern_refresh import PatternRefresher
 from pykraft.coordinator.group.consumer_groups.reconciliation import Heard
 from pykraft.coordinator.group.offsets import OffsetStore
 from pykraft.coordinator.group.shard import GroupShard
@@ -157,37 +152,3 @@ def a_target_assignment_from_an_older_epoch() -> None:
             replay_target(self, key, value)
 
     put(ConsumerGroup, "replay_target", replay)
-
-
-@bug
-def a_pattern_that_is_resolved_once() -> None:
-    """A coordinator looks for the topics of a pattern when a member brings it, and not again."""
-    to_refresh = PatternRefresher.patterns_to_refresh
-
-    def once(self: PatternRefresher, group: ConsumerGroup, *about: Any) -> list[str]:
-        return [] if group.resolved_patterns else to_refresh(self, group, *about)
-
-    put(PatternRefresher, "patterns_to_refresh", once)
-
-
-@bug
-def a_topic_hash_without_its_partitions() -> None:
-    """The hash of a topic is over its name and id: a group does not notice that the topic has more partitions."""
-    put(topics, "topic_hash", lambda topic: xxh3_64(bytes(topic.topic_id) + topic.name.encode()))
-
-
-@bug
-def a_fenced_member_that_reads_on() -> None:
-    """A consumer that was removed from its group joins again, and keeps the partitions that it had."""
-
-    def lose(self: Reconciliation) -> Script:
-        yield None
-        owned = tuple(self._subscription.partitions)
-        if owned:
-            yield ListenerCall(LOST, owned)
-        if self.membership.state in (MembershipState.FENCED, MembershipState.STALE):
-            self.membership.join()
-        else:
-            self._subscription.assign_from_subscription(())
-
-    put(Reconciliation, "_lose", lose)
