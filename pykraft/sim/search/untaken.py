@@ -36,18 +36,10 @@ UNTAKEN: dict[Row, str] = {
     ("transaction", "EMPTY to DEAD"): _TRANSACTION,
 }
 
-_IN_FLIGHT = (
-    "a heartbeat that was sent before the user took over its assignment must be answered by this error after it"
-)
-
 RARE: dict[Row, str] = {
     ("ISR", "SHRINKING to COMMITTED, as before"): "the controller refuses a smaller ISR for a member that it takes for "
     "another process; what tells it so also makes the leader's request out of date, unless a fetch comes very late",
-    ("consumer group member", "ACKNOWLEDGING to FATAL"): _IN_FLIGHT,
-    ("consumer group member", "ACKNOWLEDGING to FENCED"): _IN_FLIGHT,
-    (
-        "consumer group member",
-        "PREPARE_LEAVING to UNSUBSCRIBED",
-    ): "a member must be removed while its user's listener is called for the last time",
+    ("consumer group member", "ACKNOWLEDGING to FATAL"): "a heartbeat that was sent before the user took over its "
+    "assignment must be answered after it, and a right must have been taken away just then",
 }
-"""Rows that neither 32 histories of the mixture nor the first group storms took, and what would lead there."""
+"""Rows that neither 32 histories of the mixture nor 23 group storms took, and what would lead there."""

@@ -1,7 +1,8 @@
 """The topics of the groups that have storms, who writes to them, and who takes away topics, rights and members.
 
 * A `TopicChanger` makes the topic that stays, gives it more partitions, and makes and deletes others beside it. What
-  was acknowledged to it must be so in the end. No name is used twice.
+  was acknowledged to it must be so in the end. No name is used twice. When the storm is over and the groups are quiet,
+  that topic gets one more partition: no member comes or goes then, so the groups must notice by themselves.
 * A `RightsChanger` denies the right to read a group or a topic, and gives it back soon.
 * An `Expeller` removes members of the consumer group, as an administrator does it.
 * A `StormWriter` writes to every partition that there is.
@@ -36,7 +37,7 @@ from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from pykraft.sim.laws.invariants import require
 from pykraft.sim.laws.storm_group_laws import StormConsumerGroupLaws
 from pykraft.sim.laws.watcher import Watcher
-from pykraft.sim.trouble.group_storms import PATTERN, StormKnobs
+from pykraft.sim.trouble.group_storms import NAMES, PATTERN, StormKnobs
 from pykraft.sim.workloads.scripted import Script, Scripted
 from pykraft.sim.workloads.seeking import Seeker
 from pykraft.sim.workloads.settling import Nodes, missing_in_topics
@@ -48,6 +49,8 @@ from pykraft.transport.server_connection import RequestChannel, ServerConnection
 
 _PATIENCE_MS = 2_000
 _AFTER_MS = 200
+_QUIET_MS = 2_500
+"""For so long after the storm no topic changes."""
 _LEAVE_EPOCH = -1
 _PRINCIPAL = "User:member"
 _MEMBER = "-member-"
@@ -92,6 +95,8 @@ class TopicChanger(_Changer):
         self._deleted: set[str] = set()
         self._promised: dict[str, int] = {}
         """The partitions of each topic whose creation was acknowledged, at least."""
+        self.is_over = self.is_done = False
+        """The storm is over; and the topic that stays has got its last partition."""
 
     @property
     def is_made(self) -> bool:
@@ -104,6 +109,11 @@ class TopicChanger(_Changer):
             yield from self._make(calls, STAYING, self._knobs.partitions)
             yield self._pause_ms()
             return
+        if self.is_over:
+            yield _QUIET_MS
+            self.is_done = yield from self._grow(calls, STAYING, self._knobs.most_partitions + 1)
+            self.is_active = not self.is_done
+            return
         yield self._random.randint(1, 2 * self._knobs.topic_every_ms)
         kinds = ["grow"] + ["make"] * (len(self._visitors) < self._knobs.most_visitors) + ["delete"]
         kind = self._random.choice(kinds)
@@ -111,7 +121,8 @@ class TopicChanger(_Changer):
             self._begun += 1
             yield from self._make(calls, f"{VISITORS}{self._begun}", self._random.randint(1, 2))
         elif kind == "grow":
-            yield from self._grow(calls)
+            name = self._random.choice((STAYING, STAYING, *self._visitors))
+            yield from self._grow(calls, name, self._knobs.most_partitions)
         elif self._visitors:
             name = self._visitors.pop(self._random.randrange(len(self._visitors)))
             answer = yield calls.delete_topics([name], 1_000, self._deadline_ms)
@@ -127,17 +138,18 @@ class TopicChanger(_Changer):
             if name != STAYING:
                 self._visitors.append(name)
 
-    def _grow(self, calls: AdminCalls) -> Script:
-        name = self._random.choice((STAYING, STAYING, *self._visitors))
+    def _grow(self, calls: AdminCalls, name: str, most: int) -> Script:
+        """One more partition, if there are not so many; returns whether it was acknowledged."""
         image = self._watcher.newest_image()
         topic = None if image is None else image.topic_named(name)
-        if topic is None or len(topic.partitions) >= self._knobs.most_partitions:
-            return
+        if topic is None or len(topic.partitions) >= most:
+            return topic is not None
         count = len(topic.partitions) + 1
         answer = yield calls.create_partitions({name: NewPartitions(count)}, False, 1_000, self._deadline_ms)
         if not isinstance(answer, KafkaError):
             self._promised[name] = max(self._promised[name], count)
             self._watcher.progress.partitions_added += 1
+        return not isinstance(answer, KafkaError)
 
     def check(self, image: MetadataImage) -> None:
         """What was acknowledged is so."""
@@ -310,23 +322,26 @@ class StormRoom:
         """The storm is over: topics, rights and members stay."""
         self.rights.is_over = True
         self.expeller.is_active = False
-        self.topics.is_active = not self.topics.is_made
+        self.topics.is_over = True
 
     def pause(self) -> None:
-        """Nothing more is written."""
-        self.writer.is_writing = self.seeker.is_seeking = False
+        """Nothing more is written, once there is a record in every partition of the topic that stays."""
+        self.seeker.is_seeking = False
+        image = self._watcher.newest_image()
+        if self.topics.is_done and image is not None:
+            histories = [self._watcher.history(place) for place in wanted(image, NAMES)]
+            self.writer.is_writing = self.writer.is_writing and not all(history.values for history in histories)
 
     def check(self, image: MetadataImage) -> None:
         self.topics.check(image)
 
     def missing(self, brokers: Sequence[tuple[int, Broker]]) -> str | None:
         """Why it has not settled; None if it has."""
-        self.topics.is_active = self.topics.is_active and not self.topics.is_made
-        if not self.topics.is_made or self.topics.is_waiting or self.expeller.is_waiting:
+        if not self.topics.is_done or self.topics.is_waiting or self.expeller.is_waiting:
             return "an administrator of the groups waits for an answer"
         if self.rights.has_denied:
             return "a right is still denied"
-        if not self.writer.is_idle:
+        if self.writer.is_writing or not self.writer.is_idle:
             return "a producer of the groups' topics waits for an answer"
         image = self._watcher.newest_image()
         assert image is not None
