@@ -27,7 +27,7 @@ from pykraft.client.administration.admin import NewTopic
 from pykraft.common.core import RequestManager
 from pykraft.common.fault_handler import FatalFault
 from pykraft.common.trace import TraceEvent
-from pykraft.common.types import TopicPartition, Uuid
+from pykraft.common.types import Uuid
 from pykraft.controller.features import METADATA_VERSION, NEW_CLUSTER, TRANSACTION_VERSION
 from pykraft.raft.log.voters import NO_VOTERS, VoterSet
 from pykraft.sim.foreign.client import ForeignWorkload
@@ -561,8 +561,7 @@ class SimulatedCluster:
         return next((why for group in self.groups if (why := self._missing_in_group(group)) is not None), None)
 
     def _missing_in_group(self, group: GroupWorkload) -> str | None:
-        partitions = [TopicPartition(group.topic, number) for number in range(self.knobs.partitions)]
-        return group.missing(partitions) or missing_in_coordinators(self._brokers(), group)
+        return group.missing(group.places(self.knobs.partitions)) or missing_in_coordinators(self._brokers(), group)
 
     def _brokers(self) -> list[tuple[int, Broker]]:
         nodes = [(node_id, machine.node) for node_id, machine in self.nodes.items()]

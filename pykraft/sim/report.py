@@ -83,6 +83,10 @@ WORDS = {
     "falls": ("leader fallen in a cascade", "leaders fallen in cascades"),
     "burdens": ("request for much answered", "requests for much answered"),
     "long_turns": ("long turn", "long turns"),
+    "partitions_added": ("partition added to a topic of groups", "partitions added to topics of groups"),
+    "rights_denied": ("right denied for a moment", "rights denied for a moment"),
+    "members_expelled": ("member expelled", "members expelled"),
+    "seeks": ("seek", "seeks"),
 }
 """Of each count of `Progress`, in its order: how one is called, and how more are. Events are the steps."""
 

@@ -145,6 +145,10 @@ class GroupLaws(LoggedGroupLaws):
     def place(self, topic_partition: TopicPartition) -> _Place:
         return self._places.setdefault(topic_partition, _Place())
 
+    def is_gone(self, key: TopicPartition) -> bool:
+        """Its topic was deleted: what is said of it counts no more."""
+        return False
+
     def committed(self) -> dict[TopicPartition, int]:
         """The offsets that the group has committed, as far as is known here."""
         return {key: place.offset or 0 for key, place in sorted(self._places.items())}
@@ -231,7 +235,8 @@ class GroupLaws(LoggedGroupLaws):
             if commit.offset == sent.offset and sent.tenure in commit.tenures:
                 place.acknowledged = max(place.acknowledged, count)
                 return
-        raise Violation(f"{key}: offset {sent.offset} of {sent.tenure} was acknowledged, and is not committed")
+        if not self.is_gone(key):
+            raise Violation(f"{key}: offset {sent.offset} of {sent.tenure} was acknowledged, and is not committed")
 
     def known_commits(self) -> dict[TopicPartition, int]:
         """A member asks for the committed offsets now: the answer must know this many commits."""
@@ -243,7 +248,7 @@ class GroupLaws(LoggedGroupLaws):
             for part in topic.partitions:
                 key = TopicPartition(topic.name, part.partition_index)
                 least = known.get(key, 0)
-                if part.error_code or (part.committed_offset < 0 and not least):
+                if part.error_code or (part.committed_offset < 0 and not least) or self.is_gone(key):
                     continue
                 commits = self.place(key).commits[max(0, least - 1) :]
                 require(
@@ -268,7 +273,7 @@ class GroupLaws(LoggedGroupLaws):
     def check_readers(self, where: str, committed: GroupShard) -> None:
         for key, told in committed.offsets.of(self.group_id).items():
             require(
-                any(commit.offset == told.offset for commit in self.place(key).commits),
+                self.is_gone(key) or any(commit.offset == told.offset for commit in self.place(key).commits),
                 f"{key}: readers of {where} hear offset {told.offset} of {self.group_id}, which is not committed",
             )
 

@@ -110,6 +110,12 @@ class Progress:
     """Requests for much that were answered."""
     long_turns: int = 0
     """Turns of nodes that took more than a few milliseconds of work."""
+    partitions_added: int = 0
+    """To topics that a group reads, while it does."""
+    rights_denied: int = 0
+    """Of a group or its topic, for a moment."""
+    members_expelled: int = 0
+    seeks: int = 0
     events: int = 0
 
     def count(self, protocol: str, what: str, by: int = 1) -> None:

@@ -33,6 +33,7 @@ from pykraft.sim.trouble.elections import (
     election_properties,
 )
 from pykraft.sim.trouble.foreigners import ForeignKnobs, draw_foreigners, foreign_changes
+from pykraft.sim.trouble.group_storms import GROUP_STORM_SEEDS, StormKnobs, draw_group_storms
 from pykraft.sim.trouble.limits import NO_LIMITS, QUOTA_SAMPLES, LimitKnobs, draw_limits
 from pykraft.sim.trouble.long_times import LONG_TIME_SEEDS, draw_long_times
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs, draw_moving_logs, moving_changes
@@ -186,6 +187,8 @@ class Knobs:
     limits: LimitKnobs = NO_LIMITS
     work: WorkKnobs | None = None
     """None where a turn of a node takes no time."""
+    storms: StormKnobs | None = None
+    """None where groups keep their rights and their topics."""
     omitted: Omissions = NOTHING
 
 
@@ -207,6 +210,7 @@ _REDRAWN = (
     (TRANSACTION_MEMBER_SEEDS, draw_transaction_members),
     (ONE_SIDED_SEEDS, draw_one_sided),
     (WORK_SEEDS, draw_work),
+    (GROUP_STORM_SEEDS, draw_group_storms),
 )
 """Seeds that take the draw of another one, and change it."""
 

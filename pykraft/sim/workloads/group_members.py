@@ -23,17 +23,19 @@ from pykraft.client.consuming.reconciliation import Reconciliation
 from pykraft.client.errors import ClientTimeoutError
 from pykraft.common.core import FOREVER, Failure, Outbound, Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
+from pykraft.common.types import TopicPartition
 from pykraft.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from pykraft.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykraft.sim.laws.classic_group_laws import ClassicGroupLaws
 from pykraft.sim.laws.consumer_group_laws import ConsumerGroupLaws
 from pykraft.sim.laws.group_laws import GroupLaws
+from pykraft.sim.laws.invariants import PartitionHistory
 from pykraft.sim.laws.watcher import Watcher
 
 CLOSE_MS = 1_000
 _IDLE_MS = 100
 _COMMIT_AGAIN_MS = 500
-_TAKEN = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
+TAKEN = frozenset((ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID))
 """Another consumer has the same group.instance.id."""
 
 User = Generator[tuple[int, int], int, None]
@@ -42,6 +44,9 @@ User = Generator[tuple[int, int], int, None]
 
 class GroupMember(ABC):
     """One member with its user. It is a RequestManager."""
+
+    ends_by = TAKEN
+    """The errors after which its user ends."""
 
     def __init__(
         self,
@@ -55,7 +60,7 @@ class GroupMember(ABC):
     ) -> None:
         """`commits` is auto, sync or async; `on_end` is called once when the user has closed its consumer."""
         self.core = ConsumerCore(consumer_config(settings), random)
-        self.core.subscribe([topic])
+        self._subscribe(topic)
         assert self.core.group is not None
         self.group = self.core.group
         self._commits = commits
@@ -73,6 +78,9 @@ class GroupMember(ABC):
         """It has been asked to close."""
         self.naps_until = 0
         """Until then its user does not poll."""
+
+    def _subscribe(self, topic: str) -> None:
+        self.core.subscribe([topic])
 
     # --- what each protocol does --------------------------------------------------------------------------------------
 
@@ -109,9 +117,9 @@ class GroupMember(ABC):
             except StopIteration:
                 self._end()
             except KafkaError as error:
-                if error.code not in _TAKEN:
+                if error.code not in self.ends_by:
                     raise
-                self._end()
+                self._end_by_error(now)
         poll = self.core.poll(now)
         deadline = min(poll.deadline, FOREVER if self._user is None else self._next_at())
         return Poll(deadline, [self._watched(outbound) for outbound in poll.requests])
@@ -119,6 +127,10 @@ class GroupMember(ABC):
     def _end(self) -> None:
         self._user = None
         self._on_end()
+
+    def _end_by_error(self, now: int) -> None:
+        """The user has got an error after which it ends."""
+        self._end()
 
     def _next_at(self) -> int:
         """When its user goes on."""
@@ -175,10 +187,13 @@ class GroupMember(ABC):
             return 0  # the leader of a partition has not answered for long: the user tries again
         for fetched in taken:
             key, record = fetched.topic_partition, fetched.record
-            self._watcher.history(key).consume(record.offset, record.value)
+            self._history(key).consume(record.offset, record.value)
             self._laws.read(key, record.offset)
         self._watcher.progress.consumed += len(taken)
         return len(taken)
+
+    def _history(self, key: TopicPartition) -> PartitionHistory:
+        return self._watcher.history(key)
 
     def _listen(self, call: ListenerCall, now: int) -> Generator[tuple[int, int], int, int]:
         """The rebalance listener: commit what is taken away, take over what comes."""
@@ -211,7 +226,7 @@ class GroupMember(ABC):
     def _await(self, promise: Promise[Any], now: int) -> Generator[tuple[int, int], int, int]:
         self._awaited = promise
         now = yield now, now + max(self._timeout_ms, CLOSE_MS)
-        if promise.kept and isinstance(promise.value, KafkaError) and promise.value.code in _TAKEN:
+        if promise.kept and isinstance(promise.value, KafkaError) and promise.value.code in self.ends_by:
             raise promise.value
         return now
 

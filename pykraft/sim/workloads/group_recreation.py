@@ -6,13 +6,11 @@ up, or a network. Another client reads the committed offsets all the time. What 
 `recreated_group_laws`.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Generator
 from random import Random
 from typing import Any
 
 from pykraft.client.api_driver import ApiHandler
-from pykraft.common.core import FOREVER, Poll, Promise, merge
+from pykraft.common.core import Poll, Promise
 from pykraft.common.errors import ErrorCode, KafkaError
 from pykraft.common.types import TopicPartition, Uuid
 from pykraft.protocol.messages.coordinators import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -28,7 +26,8 @@ from pykraft.protocol.schema import Request
 from pykraft.sim.laws.invariants import RECREATED
 from pykraft.sim.laws.invariants import RECREATED_GROUP as GROUP
 from pykraft.sim.laws.recreated_group_laws import NO_MEMBER, RecreatedGroupLaws
-from pykraft.sim.workloads.workload import TOPIC, admin_core
+from pykraft.sim.workloads.scripted import Script, Scripted
+from pykraft.sim.workloads.workload import TOPIC
 
 _PLACES = (TopicPartition(TOPIC, 0), TopicPartition(RECREATED, 0))
 """For which offsets are committed; one of the topics is deleted, too."""
@@ -38,7 +37,6 @@ _BY_NAME = 9
 """The newest version of OffsetCommit and OffsetFetch in which topics have names."""
 _SESSION_MS = 1_000
 _PATIENCE_MS = 1_500
-_PAUSES_MS = (1, 30)
 _READ_EVERY_MS = 25
 _DELETIONS = 3
 """So often it tries to delete a group before it goes on with what is there."""
@@ -48,62 +46,14 @@ _ASSIGNMENT = b"\0\0" + ConsumerProtocolAssignment(assigned_partitions=[]).to_by
 
 Member = tuple[str, int]
 """A member's id, and its generation or epoch."""
-Script = Generator["Promise[Any] | int", Any, Any]
-"""What a client does. It yields a promise, whose value it is sent, or for how long it pauses."""
 
 
-class _Scripted(ABC):
-    """A client that follows a script again and again. It is a RequestManager."""
+class _Scripted(Scripted):
+    """A client of the group."""
 
     def __init__(self, bootstrap_servers: str, laws: RecreatedGroupLaws, random: Random) -> None:
-        self._metadata, self._driver = admin_core(bootstrap_servers, random)
+        super().__init__(bootstrap_servers, random)
         self._laws = laws
-        self._random = random
-        self._script: Script | None = None
-        self._awaited: Promise[Any] | None = None
-        self._now = self._next_at = 0
-        self.is_active = True
-
-    @abstractmethod
-    def _life(self) -> Script:
-        """What it does."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """It is in the middle of its script."""
-        return self._script is not None
-
-    def poll(self, now: int) -> Poll:
-        self._now = now
-        while self._is_due():
-            self._go_on()
-        return merge([Poll(self._deadline()), self._driver.poll(now), self._metadata.poll(now)])
-
-    def _deadline(self) -> int:
-        is_idle = self._awaited is not None or not (self.is_active or self.is_waiting)
-        return FOREVER if is_idle else max(self._now, self._next_at)
-
-    def _is_due(self) -> bool:
-        has_work = self.is_active or self.is_waiting
-        return has_work and self._now >= self._next_at and (self._awaited is None or self._awaited.kept)
-
-    def _go_on(self) -> None:
-        answer = None if self._awaited is None else self._awaited.value
-        self._awaited = None
-        if self._script is None:
-            self._script = self._life()
-        try:
-            wanted = self._script.send(answer)
-        except StopIteration:
-            self._script = None
-            wanted = self._pause_ms()
-        if isinstance(wanted, Promise):
-            self._awaited = wanted
-        else:
-            self._next_at = self._now + wanted
-
-    def _pause_ms(self) -> int:
-        return self._random.randint(*_PAUSES_MS)
 
     def _ask(self, request: Request, channel: str = "groups") -> Promise[Any]:
         """The answer of the group's coordinator, or a KafkaError. It is sent once."""

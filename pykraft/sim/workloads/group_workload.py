@@ -31,7 +31,7 @@ _AGAIN_MS = 100
 """After the storm another member comes after this if none is left: the last one's instance id may be taken for long."""
 
 
-class _Place:
+class Place:
     """A place in the group, with a member in it or not."""
 
     def __init__(self, number: int, instance_id: str | None) -> None:
@@ -45,6 +45,9 @@ class _Place:
 
 class GroupWorkload:
     """The members of one group, and what befalls them."""
+
+    strikes: tuple[str, ...] = ("crash", "crash", "leave", "join", "join", "cut", "nap")
+    """What befalls them, each as likely as the others."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class GroupWorkload:
         self._hosts = 0
         self._is_over = False
         self._gone: dict[str, str] = {}
-        self._places = [_Place(n, f"i{n}" if n < knobs.static_members else None) for n in range(knobs.members)]
+        self._places = [Place(n, f"i{n}" if n < knobs.static_members else None) for n in range(knobs.members)]
 
     @property
     def members(self) -> list[GroupMember]:
@@ -134,11 +137,11 @@ class GroupWorkload:
 
     # --- hosts --------------------------------------------------------------------------------------------------------
 
-    def _start_later(self, place: _Place, delay_ms: int) -> None:
+    def _start_later(self, place: Place, delay_ms: int) -> None:
         place.is_awaited = True
         self._scheduler.after(delay_ms * US_PER_MS + 1, lambda: self._start(place))
 
-    def _start(self, place: _Place) -> None:
+    def _start(self, place: Place) -> None:
         place.is_awaited = False
         if place.host is not None:
             return
@@ -156,14 +159,17 @@ class GroupWorkload:
         def on_end() -> None:
             self._scheduler.after(1, lambda: self._on_end(place, host))
 
-        member_type = ClassicMember if self._knobs.protocol == CLASSIC else ConsumerMember
-        member = member_type(settings, self._knobs.commits, self.topic, self._watcher, self.laws, random, on_end)
+        member = self._make_member(settings, random, on_end)
         host = SimulatedClient(name, member, self._scheduler, self._network, random)
         place.host, place.member = host, member
         self._report("member_begins", {"member": name, "place": place.number})
         host.act(lambda: None)
 
-    def _on_end(self, place: _Place, host: SimulatedClient) -> None:
+    def _make_member(self, settings: dict[str, object], random: Random, on_end: Callable[[], None]) -> GroupMember:
+        member_type = ClassicMember if self._knobs.protocol == CLASSIC else ConsumerMember
+        return member_type(settings, self._knobs.commits, self.topic, self._watcher, self.laws, random, on_end)
+
+    def _on_end(self, place: Place, host: SimulatedClient) -> None:
         """The user has closed its consumer, or had to."""
         if place.host is host:
             self._report("member_ends", {"member": host.name})
@@ -171,7 +177,7 @@ class GroupWorkload:
             if self._is_over and not self.members and not any(each.is_awaited for each in self._places):
                 self._start_later(place, _AGAIN_MS)
 
-    def _remove(self, place: _Place) -> None:
+    def _remove(self, place: Place) -> None:
         """The host is gone; perhaps another one comes."""
         assert place.host is not None and place.member is not None
         self._gone[place.member.member_id] = place.host.name
@@ -181,7 +187,7 @@ class GroupWorkload:
             self._start_later(place, self._random.randint(*self._knobs.restart_ms))
 
     @staticmethod
-    def _is_well(place: _Place) -> bool:
+    def _is_well(place: Place) -> bool:
         return place.member is not None and not place.member.is_leaving
 
     # --- trouble ------------------------------------------------------------------------------------------------------
@@ -194,10 +200,9 @@ class GroupWorkload:
         if self._is_over:
             return
         self._plan_next()
-        kinds = ("crash", "crash", "leave", "join", "join", "cut", "nap")
-        getattr(self, f"_{self._random.choice(kinds)}")()
+        getattr(self, f"_{self._random.choice(self.strikes)}")()
 
-    def _choose(self) -> _Place | None:
+    def _choose(self) -> Place | None:
         well = [place for place in self._places if self._is_well(place)]
         return self._random.choice(well) if well else None
 
@@ -205,7 +210,7 @@ class GroupWorkload:
         if (place := self._choose()) is not None and place.host is not None:
             self._lose(place, place.host.name)
 
-    def _lose(self, place: _Place, name: str) -> None:
+    def _lose(self, place: Place, name: str) -> None:
         self._report("member_crashes", {"member": name})
         self._watcher.progress.count(self._knobs.protocol, "members_lost")
         self._remove(place)
@@ -237,6 +242,10 @@ class GroupWorkload:
             self._outages.cut_client(place.host.name, self._brokers, 2 * self._knobs.session_ms, self._random)
 
     # --- settling -----------------------------------------------------------------------------------------------------
+
+    def places(self, partitions: int) -> list[TopicPartition]:
+        """What its members read: of a topic with this many partitions."""
+        return [TopicPartition(self.topic, number) for number in range(partitions)]
 
     def missing(self, partitions: Sequence[TopicPartition]) -> str | None:
         """Why the members have not settled, and read and committed all there is; None if they have."""

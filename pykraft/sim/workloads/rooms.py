@@ -11,9 +11,12 @@ from pykraft.metadata.versions import TRANSACTION_VERSION
 from pykraft.sim.laws.answer_laws import AnswerLaws
 from pykraft.sim.laws.moving_log_laws import MovingLogLaws
 from pykraft.sim.laws.setting_laws import CHANGING
+from pykraft.sim.laws.storm_group_laws import StormClassicGroupLaws, StormConsumerGroupLaws, TopicNames
 from pykraft.sim.laws.watcher import Watcher
 from pykraft.sim.laws.work_laws import WorkLaws
 from pykraft.sim.node_files import BROKER_PORT
+from pykraft.sim.trouble.clients import CLASSIC, CONSUMER, GROUPS
+from pykraft.sim.trouble.group_storms import StormKnobs
 from pykraft.sim.trouble.knobs import Knobs
 from pykraft.sim.trouble.moving_logs import MovingLogKnobs
 from pykraft.sim.trouble.settings import SettingKnobs
@@ -23,6 +26,7 @@ from pykraft.sim.workloads.directory_workload import DirectoryWorkload
 from pykraft.sim.workloads.disk_workload import DiskWorkload
 from pykraft.sim.workloads.moving_log_workload import MovingLogWorkload
 from pykraft.sim.workloads.setting_workload import SettingWorkload, age
+from pykraft.sim.workloads.storm_room import MembersHaveNames, StormRoom
 from pykraft.sim.world.hosts import SimulatedNode
 from pykraft.sim.world.scheduler import Scheduler
 
@@ -75,7 +79,28 @@ def make_rooms(site: Site) -> list[Room]:
         rooms.append(DirectoryWorkload(directories, site.servers, site.watcher, laws, site.time_ms, dice))
     if (work := site.knobs.work) is not None:
         rooms.append(_burden(site, work))
+    if (storms := site.knobs.storms) is not None:
+        rooms.append(_storms(site, storms))
     return rooms
+
+
+def _storms(site: Site, knobs: StormKnobs) -> Room:
+    """With the laws of the groups, which the groups find by their ids."""
+    watcher, drawn = site.watcher, site.knobs
+    topics = TopicNames(watcher, site.nodes)
+    watcher.more_looks.append(topics.look)
+    has_ghosts = bool(drawn.ghost)
+    consumer_laws = StormConsumerGroupLaws(GROUPS[CONSUMER][0], has_ghosts, topics.name_of)
+    for laws in (consumer_laws, StormClassicGroupLaws(GROUPS[CLASSIC][0], has_ghosts)):
+        if laws.group_id in knobs.ways:
+            laws.topics = topics
+            watcher.groups[laws.group_id] = laws
+    for machine in site.nodes.values():
+        machine.connection_class = MembersHaveNames
+    settings = {name: str(value) for name, value in drawn.topic.items()}
+    clients = settings, drawn.producers[0], drawn.consumers[0]
+    about: Any = consumer_laws, site.servers, site.nodes, watcher, site.time_ms, site.dice
+    return StormRoom(knobs, drawn.brokers, *clients, *about)
 
 
 def _burden(site: Site, knobs: WorkKnobs) -> Room:

@@ -30,8 +30,12 @@ def missing_in_partitions(nodes: Nodes, images: Sequence[MetadataImage]) -> str 
     if topic is None:
         return "the topic is unknown"
     others = [images[0].topic_named(name) for name in (RECREATED, SHORTENED, COMPACTED, CHANGING)]
-    found = (_missing_in_topic(nodes, each) for each in (topic, *others) if each is not None)
-    return next((why for why in found if why is not None), None)
+    return missing_in_topics(nodes, [each for each in (topic, *others) if each is not None])
+
+
+def missing_in_topics(nodes: Nodes, topics: Iterable[TopicImage]) -> str | None:
+    """What these topics still lack; None if nothing."""
+    return next((why for each in topics if (why := _missing_in_topic(nodes, each)) is not None), None)
 
 
 def _missing_in_topic(nodes: Nodes, topic: TopicImage) -> str | None:
