@@ -50,6 +50,7 @@ def test_half_of_the_wide_swarms_are_histories_of_the_rooms_that_other_swarms_do
         lambda knobs: knobs.disks,
         lambda knobs: knobs.directories,
         lambda knobs: knobs.work,
+        lambda knobs: knobs.storms,
         lambda knobs: "sleep" in knobs.faults,
         lambda knobs: "side_cut" in knobs.faults,
         lambda knobs: knobs.transactions and knobs.groups,

@@ -1,8 +1,9 @@
 """Wide swarms: swarms that also take the workloads and the trouble which other swarms do not have.
 
-Disks that rot or are replaced, log directories, suspended machines, strangers, work that takes time, cuts that part the
-clients: each has some seeds of its own. A search that begins elsewhere would see none of them. So half of the wide
-swarms are one of these histories (`Room`), drawn anew for the seed. The other half are swarms as ever.
+Disks that rot or are replaced, log directories, suspended machines, work that takes time, cuts that part the clients,
+groups whose topics come and go: each has some seeds of its own. A search that begins elsewhere would see none of them.
+So half of the wide swarms are one of these histories (`Room`), drawn anew for the seed. The other half are swarms as
+ever.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pykraft.sim.trouble.directories import draw_directories
 from pykraft.sim.trouble.disks import draw_disks
+from pykraft.sim.trouble.group_storms import draw_group_storms
 from pykraft.sim.trouble.long_times import draw_long_times
 from pykraft.sim.trouble.one_sided import draw_one_sided
 from pykraft.sim.trouble.swarms import draw_swarm, struck
@@ -38,6 +40,7 @@ ROOMS: Mapping[str, Room] = {
     "one side": Room(draw_one_sided, 2),
     MEMBERS: Room(draw_transaction_members, 3, is_struck=True),
     "work": Room(draw_work, 1),
+    "group storms": Room(draw_group_storms, 3),
 }
 
 
