@@ -127,7 +127,8 @@ def test_the_weather_is_left_out_for_all_messages() -> None:
         (RESET, "message omission: one message from node 1 to producer-0 is lost with its connection"),
         (
             SILENT,
-            "message omission: one message from node 1 to producer-0 is lost, and its connection is silent from here on",
+            "message omission: one message from node 1 to producer-0 is lost, and its connection is silent from "
+            "here on",
         ),
     ],
 )
