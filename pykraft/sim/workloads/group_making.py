@@ -42,8 +42,8 @@ def make_group(
     known, left_out = watcher.groups.get(knobs.group_id), drawn.omitted.clients
     if drawn.storms is not None and isinstance(known, StormClassicGroupLaws | StormConsumerGroupLaws):
         topics = drawn.storms, watcher.newest_image, known.topics
-        about = knobs, STAYING, servers, brokers, scheduler, network, watcher, known, random, report
-        return StormGroup(*topics, *about, left_out)
+        storm = knobs, STAYING, servers, brokers, scheduler, network, watcher, known, random, report
+        return StormGroup(*topics, *storm, left_out)
     if knobs.protocol == CLASSIC:
         laws = (CommittedClassicGroupLaws if reads_bank else ClassicGroupLaws)(knobs.group_id, has_ghosts)
     else:
