@@ -122,15 +122,14 @@ def test_the_weather_is_left_out_for_all_messages() -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (LATE, "message delay: one message from node 1 to producer-0 is late by 50.233 ms"),
-        (AGAIN, "message duplication: one message from node 1 to producer-0 comes once more after 50.233 ms"),
-        (RESET, "message omission: one message from node 1 to producer-0 is lost with its connection"),
+        (LATE, "message delay: one message from node 1 to node 2 is late by 50.233 ms"),
+        (AGAIN, "message duplication: one message from node 1 to node 2 comes once more after 50.233 ms"),
+        (RESET, "message omission: one message from node 1 to node 2 is lost with its connection"),
         (
             SILENT,
-            "message omission: one message from node 1 to producer-0 is lost, and its connection is silent from "
-            "here on",
+            "message omission: one message from node 1 to node 2 is lost, and its connection is silent from here on",
         ),
     ],
 )
 def test_what_befalls_a_message_is_told_in_plain_words(kind: str, words: str) -> None:
-    assert mark_of(9, Mishap(kind, "node-1", "producer-0", 37, 50_233), None).text == words
+    assert mark_of(9, Mishap(kind, "node-1", "node-2", 37, 50_233), None).text == words
