@@ -69,4 +69,4 @@ def test_each_producer_of_the_simulator_compresses_without_a_library() -> None:
         for node in nodes_of(path.read_text(encoding="utf-8"))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ProducerCore"
     ]
-    assert encoders == ["encode"] * 3
+    assert encoders == ["encode"] * 4

@@ -101,7 +101,7 @@ RECORDED = {
     "a_stale_member_epoch_accepted": Recorded("group coordinator", "Commits Come from Members", 55),
     "a_target_assignment_from_an_older_epoch": Recorded("group coordinator", "Assignments of a Group", 73),
     "a_pattern_that_is_resolved_once": Recorded("group coordinator", "Every Partition Has an Owner", 45001),
-    "a_topic_hash_without_its_partitions": Recorded("group coordinator", "Every Partition Has an Owner", 45008),
+    "a_topic_hash_without_its_partitions": Recorded("group coordinator", "Every Partition Has an Owner", 45000),
     "a_fenced_member_that_reads_on": Recorded("client", "Members Own What Is Committed", 45001),
     "a_commit_that_a_new_coordinator_aborts": Recorded(
         "transaction coordinator", "A Coordinator Follows from Its Log", 155
