@@ -11,15 +11,16 @@ import os
 
 import pytest
 
-from pykraft import Cluster
-
 NETWORK = os.environ.get("NETWORK", "fused")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fused_only(why): about a node of one thread; not run with NETWORK=staged")
-    assert Cluster.__init__.__kwdefaults__ is not None
-    Cluster.__init__.__kwdefaults__["network"] = NETWORK
+    if NETWORK != "fused":
+        from pykraft import Cluster  # takes half a second, and suites without nodes do without
+
+        assert Cluster.__init__.__kwdefaults__ is not None
+        Cluster.__init__.__kwdefaults__["network"] = NETWORK
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
