@@ -30,6 +30,8 @@ from pykraft.viz.measured.stream_chart import stream_over_time
 
 LOOK_S = 0.1
 _JOIN_S = 5.0
+_GONE = (Py4JError, OSError)
+"""The session has ended meanwhile, or its JVM was killed: then there is no server to connect to."""
 
 
 class Batch(NamedTuple):
@@ -104,13 +106,13 @@ class Watched:
 
     def close(self) -> None:
         """Stop the query, and the watch."""
-        with suppress(Py4JError):
+        with suppress(*_GONE):
             self.query.stop()
         self._is_over.set()
         self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
-        with suppress(Py4JError):  # the session ended meanwhile
+        with suppress(*_GONE):
             while not self._is_over.wait(LOOK_S):
                 is_active = self.query.isActive
                 if self.look() and self._page is not None:
@@ -170,7 +172,7 @@ class _Page:
         display(widgets.VBox([self._button, self._picture]))
 
     def _stop(self) -> None:
-        with suppress(Py4JError):
+        with suppress(*_GONE):
             self._watched.query.stop()
 
     def show(self) -> None:

@@ -182,6 +182,10 @@ HARDWARE = 'nb.claim("x", True, kind="hardware", fails_on="a Mac: it copies")'
         ("more than one claim about hardware", [here(), code(HARDWARE), then(), here(), code(HARDWARE)]),
         ("does not say on which machines it fails", [here(), code(HARDWARE.replace(": it copies", "")), then()]),
         ("2 exercises, fewer than 3", [words("## Exercises\n\n1. One\n2. Two\n\n## References\n\n3. Three")]),
+        (
+            "an exercise without an answer: '2. Two'",
+            [words(f"## Exercises\n\n1. One {form.ANSWER}It.\n2. Two\n\n## End")],
+        ),
         ("a <details> without a <summary>", [words("1. Why? <details>Because.</details>")]),
         ("a prediction without an answer", [code('nb.predict("p", "skip", a="b")')]),
         ("a prediction is made already: 'b'", [code('nb.predict("p", "b", a="b")')]),

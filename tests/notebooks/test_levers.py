@@ -104,7 +104,7 @@ def pause(way: str, cleo_pauses_at_s: int, pause_s: int) -> dict[str, object]:
 
 
 def takeover(round_trip_ms: int, **moved: int) -> dict[str, object]:
-    return {"round_trip_ms": round_trip_ms, "brokers": 3, "history": 0, **moved}
+    return {"round_trip_ms": round_trip_ms, "partitions": 100, "history": 0, **moved}
 
 
 def sentence(said: str, records_per_s: int) -> dict[str, object]:
@@ -146,8 +146,10 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_key, {"key": "JFK-LAX", "partitions": 7}, "filled: the 194 that were elsewhere with 6 partitions"),
     (draw_key, {"key": "ключ", "partitions": 12}, f"CRC-32: 0x{crc32('ключ'.encode()):08x}"),
     (draw_key, {"key": "x", "partitions": 1}, "224 routes: all in the one partition"),
-    (draw_changes, {"changes": 20}, "Changes: 20. Pages for the disk: table "),
-    (draw_changes, {"changes": 500}, ", log 4"),
+    (draw_changes, {"flights": 100, "changes": 20}, "Pages for the disk: table 1, tree 2, log 1"),
+    (draw_changes, {"flights": 5_000, "changes": 20}, "Flights: 5,000, changes: 20. Pages for the disk: table 17, "),
+    (draw_changes, {"flights": 20_000, "changes": 20}, "Pages for the disk: table 20, tree 19, log 2"),
+    (draw_changes, {"flights": 5_000, "changes": 500}, ", log 4"),
     (draw_flood, flood(12), "Of 12 requests 8 are inside the broker, 4 wait in their sockets"),
     (
         draw_flood,
@@ -196,6 +198,8 @@ MOVES: list[tuple[Callable[..., Figure], dict[str, object], str]] = [
     (draw_pause, pause("sticky", 24, 40), "3 of 12 partitions move, and all twelve together have no reader for 295 s"),
     (draw_takeover, takeover(5), "KRaft needs 30 ms; a controller with ZooKeeper 57 ms"),
     (draw_takeover, takeover(5, history=1), "KRaft needs 343 ms"),
+    (draw_takeover, takeover(5, partitions=1), "KRaft needs 30 ms; a controller with ZooKeeper 3 ms"),
+    (draw_takeover, takeover(5, partitions=300), "KRaft needs 30 ms; a controller with ZooKeeper 167 ms"),
     (draw_transaction, {"history": 1, "row": 20}, "node 2 writes PrepareAbort"),
     (draw_transaction, {"history": 1, "row": 3}, "Row 3 of 10: the coordinator has written Ongoing"),
     (

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pykraft.course.lessons.structured_streaming.flight_stream import batches_in, crash, pieces_of_batches
+from pykraft.course.lessons.structured_streaming.driver_death import notes
+from pykraft.course.lessons.structured_streaming.flight_stream import batches_in, pieces_of_batches, places_in_batch
 from pykraft.spark.stream_watch import LOOK_S, _batch, watch
 
 PROGRESS = {
@@ -84,20 +85,36 @@ def test_a_query_that_goes_on_may_take_longer_than_the_patience() -> None:
         watched.close()
 
 
+class GoneQuery(SlowQuery):
+    """A query whose JVM was killed: each call finds no server."""
+
+    @property
+    def isActive(self) -> bool:  # type: ignore[override]  # noqa: N802 (Spark's name)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    def stop(self) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_the_watch_of_a_query_whose_jvm_was_killed_ends_and_can_be_closed() -> None:
+    watched = watch(cast(StreamingQuery, GoneQuery()))
+    watched._thread.join(60)
+    assert not watched._thread.is_alive()
+    watched.close()
+
+
 def test_a_checkpoint_says_which_offsets_each_batch_reads(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     for number, line in enumerate(('{"flights":{"0":5}}', '{"flights":{"0":9,"1":2},"topicIds":{"flights":"x"}}')):
         (tmp_path / "offsets" / f"{number}").write_text(f"v1\n{{}}\n{line}")
     assert batches_in(tmp_path) == [{"flights": {"0": 5}}, {"flights": {"0": 9, "1": 2}}]
     assert pieces_of_batches(tmp_path) == {"flights-0": [(0, 5, 0), (5, 9, 1)], "flights-1": [(0, 2, 1)]}
+    assert places_in_batch(tmp_path, 1) == {(0, 5), (0, 6), (0, 7), (0, 8), (1, 0), (1, 1)}
 
 
-def test_a_crash_takes_back_the_commit_of_the_last_batch_alone(spark: SparkSession, tmp_path: Path) -> None:
-    rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
-    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    watched = watch(query)
-    watched.wait(rows=150)
-    last = crash(query, tmp_path)
-    watched.close()
-    left = [int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit()]
-    assert sorted(left) == list(range(last))
+def test_a_checkpoint_says_which_batches_are_planned_and_which_are_noted_as_done(tmp_path: Path) -> None:
+    for name, files in {"offsets": ("0", "1", ".1.crc"), "commits": ("0", ".0.crc")}.items():
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).touch()
+    assert notes(str(tmp_path)) == {"offsets": [0, 1], "commits": [0]}

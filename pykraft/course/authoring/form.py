@@ -37,6 +37,7 @@ FEWEST_CLAIMS, MOST_CLAIMS = 2, 4
 CHECKED_HERE = "### Checked here"
 """The heading of a section's claims, at its end."""
 EXERCISES = 3
+ANSWER = "<details><summary>Answer</summary>"
 CHECKED = "nbval-check-output"
 HARDWARE = 'kind="hardware"'
 LAST_CELL = "nb.finish()"
@@ -217,11 +218,19 @@ def part_problems(notebook: Any) -> Iterator[str]:
         yield f"a cell's text gives the answer away: {given_away}"
     if re.search(r"<details>(?!\s*<summary>)", text):
         yield "a <details> without a <summary>: each page gives it a name of its own"
-    exercises = len(re.findall(r"^\d+\. ", text.partition("## Exercises")[2].partition("\n## ")[0], re.MULTILINE))
-    if exercises < EXERCISES:
-        yield f"{exercises} exercises, fewer than {EXERCISES}"
+    yield from _exercise_problems(text.partition("## Exercises")[2].partition("\n## ")[0])
     if not notebook.cells or notebook.cells[-1].source != LAST_CELL:
         yield f"the last cell is not {LAST_CELL}"
+
+
+def _exercise_problems(text: str) -> Iterator[str]:
+    """A reader without a teacher checks each exercise by its folded answer."""
+    exercises = re.split(r"^(?=\d+\. )", text, flags=re.MULTILINE)[1:]
+    if len(exercises) < EXERCISES:
+        yield f"{len(exercises)} exercises, fewer than {EXERCISES}"
+    for exercise in exercises:
+        if ANSWER not in exercise:
+            yield f"an exercise without an answer: {exercise.strip()[:40]!r}"
 
 
 def _claim_problems(notebook: Any) -> Iterator[str]:

@@ -43,3 +43,12 @@ def fewer_descriptors_than_segments() -> None:
     assert (found.segments, found.failed, found.verdict) == (40, 0, "DOES NOT HOLD"), found
     assert found.most_open <= 16 and found.opened[OLD] > 40 > 5 >= found.opened[AT_THE_END], found
     assert found.outcomes[OLD].factor < 3, found.outcomes[OLD].factors
+
+
+@fact("With one network thread seven of twelve requests are inside, and five wait.", after="broker_stages(flood")
+def one_network_thread() -> None:
+    from pykraft.course.lessons.one_request.flood_lever import draw_flood
+
+    text = draw_flood(clients=12, network_threads=1, io_threads=2, queued_requests=4).text
+    places = ("in sockets: 5", "network threads: 1 of 1", "request queue: 4 of 4", "handlers: 2 of 2")
+    assert all(place in text for place in places), text

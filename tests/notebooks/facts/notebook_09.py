@@ -28,3 +28,16 @@ def the_load_decides() -> None:
     verdicts = {said: near[said].verdict for said in (BATCH, LINGER, BUFFER)}
     assert verdicts == {BATCH: "HOLDS", LINGER: "DOES NOT HOLD", BUFFER: "DOES NOT HOLD"}, verdicts
     assert far[BUFFER].verdict == "HOLDS", far[BUFFER].factors
+
+
+@fact("At 100 ms five batches of 16 KB are too few for 20,000 records a second.", after="busy = try_all(")
+def a_long_way_needs_large_batches(VirtualProducer: Any) -> None:  # noqa: N803 (the notebook's name)
+    found, fullest = [], {}
+    for kb, records in ((16, 1_000), (16, 4_000), (64, 4_000)):
+        producer = VirtualProducer(linger_ms=5, batch_size=kb << 10, round_trip_ms=100)
+        producer.send(records, records_per_s=20_000)
+        found.append(round(producer.latency_ms()))
+        fullest[kb] = max(producer.batches, key=lambda batch: len(batch.appended_ms))
+    assert found == [105, 290, 135], found
+    most = len(fullest[16].appended_ms)
+    assert 5 * most < 2_000 and round(fullest[16].size / most, -1) == 110, fullest[16].size

@@ -16,3 +16,16 @@ def a_queue_at_200_a_second(median: Any, latency: Any) -> None:
 def what_was_on_its_way(losses: Any) -> None:
     zero, one, _ = losses.values()
     assert all(more >= some + 4 for more, some in zip(zero, one, strict=True)), losses
+
+
+@fact("Four followers copy as fast as two; the slowest of them decides.", after="latency[level] = ")
+def the_slowest_of_four_followers(VirtualFailover: Any, latency: Any) -> None:  # noqa: N803 (the notebook's name)
+    class Five(VirtualFailover):  # type: ignore[misc]
+        REPLICAS = 5
+
+    even, uneven = Five(linger_ms=0, acks="all"), Five(linger_ms=0, acks="all")
+    uneven.slow_follower(40)
+    for each in (even, uneven):
+        each.send(5, records_per_s=5)
+    found = even.latency_ms(), uneven.latency_ms()
+    assert round(found[0]) == latency["all"] and found[1] >= found[0] + 40, found

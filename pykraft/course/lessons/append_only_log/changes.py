@@ -34,7 +34,6 @@ from pykraft.viz.logs.file_chart import Piece
 PAGE = 4096
 SLOT = 32
 CHANGES = 100
-LEVER_FLIGHTS = 5_000
 """Between two syncs."""
 _KEYS = 2**63
 _WAL_HEADER, _FRAME_HEADER = 32, 24
@@ -194,11 +193,12 @@ def draw_pages(found: Mapping[str, Written], *, title: str, note: str = "") -> F
     return file_strips(rows, title=title, note=note, key=_KEY, ends=ends)
 
 
-def draw_changes(changes: int) -> Figure:
-    """The lever of notebook 01: what a sync writes after so many changes of 5,000 flights."""
-    found = {way.__name__: changed(way, LEVER_FLIGHTS, changes=changes) for way in (NaiveFile, Table, Tree, Log)}
+def draw_changes(flights: int, changes: int) -> Figure:
+    """The lever of notebook 01: what a sync writes after so many changes in files with this many flights."""
+    found = {way.__name__: changed(way, flights, changes=changes) for way in (NaiveFile, Table, Tree, Log)}
     pages = {name: len(written.dirty) for name, written in found.items()}
-    title = f"Changes: {changes}. Pages for the disk: table {pages['Table']}, tree {pages['Tree']}, log {pages['Log']}"
+    disk = f"table {pages['Table']}, tree {pages['Tree']}, log {pages['Log']}"
+    title = f"Flights: {flights:,}, changes: {changes}. Pages for the disk: {disk}"
     return draw_pages(found, title=title)
 
 

@@ -7,7 +7,6 @@
 
 `FlightFeed` sends flights from a thread. The two streams are plain Spark: `delays_by_carrier` groups by windows of the
 scheduled departure, with a watermark that says how late a record may come; both join the weather, which is a table.
-`crash` leaves of a query what a driver leaves that dies between the sink's last write and Spark's note of it.
 
 The notebook shows these functions; ``datasets/pipeline.py`` runs them from the command line.
 """
@@ -151,18 +150,7 @@ def write_alerts(
     return query
 
 
-# --- a death, and what is left ----------------------------------------------------------------------------------------
-
-
-def crash(query: StreamingQuery, checkpoint: Path | str) -> int:
-    """Leave what a driver leaves that dies after the sink's last write and before Spark has noted it: the commit of the
-    last batch is missing in the checkpoint. The number of that batch."""
-    query.stop()
-    commits = Path(checkpoint) / "commits"
-    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-    for name in (f"{last}", f".{last}.crc"):
-        (commits / name).unlink(missing_ok=True)
-    return last
+# --- what a checkpoint and a topic have -------------------------------------------------------------------------------
 
 
 def batches_in(checkpoint: Path | str) -> list[dict[str, dict[str, int]]]:
@@ -191,6 +179,13 @@ def pieces_of_batches(checkpoint: Path | str, topic: str = TOPIC) -> dict[str, l
                 found.setdefault(f"{topic}-{number}", []).append((reached[number], end, batch))
             reached[number] = end
     return found
+
+
+def places_in_batch(checkpoint: Path | str, batch: int) -> set[tuple[int, int]]:
+    """Partition and offset of each flight that this batch reads."""
+    pieces = pieces_of_batches(checkpoint).items()
+    ranges = [(name, first, end) for name, some in pieces for first, end, number in some if number == batch]
+    return {(int(name.rpartition("-")[2]), offset) for name, first, end in ranges for offset in range(first, end)}
 
 
 def deliveries(spark: SparkSession, servers: str, topic: str) -> Counter[tuple[int, int]]:
