@@ -108,6 +108,11 @@ class Browser:
         strokes += [{"type": "keyUp", "value": code} for code in reversed(codes)]
         self._act({"type": "key", "id": "keys", "actions": strokes})
 
+    def type(self, text: str) -> None:
+        """Press and let go the key of each letter."""
+        strokes = [{"type": kind, "value": letter} for letter in text for kind in ("keyDown", "keyUp")]
+        self._act({"type": "key", "id": "keys", "actions": strokes})
+
     def click(self, x: float, y: float) -> None:
         self.drag((x, y), (x, y))
 

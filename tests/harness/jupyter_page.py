@@ -20,6 +20,8 @@ from tests.harness.browser import Browser
 from tests.harness.tree import ROOT, project_files
 from tests.harness.waiting import wait_until
 
+CLICK_AGAIN_S = 2
+"""A click that has selected no cell by then has missed it. Sooner it could be taken for a double click."""
 SETTINGS = ("jupyter_server_config.py",)
 CELLS = "const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];"
 CELL = f"{CELLS} const cell = cells.find(c => c.textContent.includes(arguments[0]));"
@@ -110,14 +112,25 @@ class Page:
         )
 
     def select(self, text: str) -> None:
-        """Scroll to a cell, and click on its prompt."""
-        place = self.window.ask(
-            f"{CELL} cell.scrollIntoView({{block: 'center'}});"
-            f"const place = cell.querySelector('.jp-InputPrompt'); {CENTRE}",
-            text,
-        )
-        self.window.click(*place)
-        self.window.until(f"{CELL} return cell.classList.contains('jp-mod-active')", text)
+        """Scroll to a cell, and click on its prompt: again, if the page has moved under the mouse."""
+
+        def is_selected() -> bool:
+            place = self.window.ask(
+                f"{CELL} cell?.scrollIntoView({{block: 'center'}});"
+                f"const place = cell?.querySelector('.jp-InputPrompt'); if (!place) return null; {CENTRE}",
+                text,
+            )
+            if place is None:
+                return False
+            self.window.click(*place)
+            with contextlib.suppress(AssertionError):
+                self.window.until(
+                    f"{CELL} return cell.classList.contains('jp-mod-active')", text, timeout_s=CLICK_AGAIN_S
+                )
+                return True
+            return False
+
+        wait_until(is_selected, f"the cell with {text!r} is selected", 60)
 
     def run(self, text: str) -> None:
         """Select a cell and press Shift+Enter."""

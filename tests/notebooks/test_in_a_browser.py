@@ -18,12 +18,14 @@ from pykraft.course.authoring.build import short_name
 from pykraft.course.authoring.execute import read
 from pykraft.course.places import NOTEBOOKS
 from tests.harness.browser import Browser, browser, missing_browser
-from tests.harness.jupyter_page import CELL, Page, copy_course, jupyterlab
+from tests.harness.contrast import faint_texts
+from tests.harness.jupyter_page import CELL, CENTRE, Page, copy_course, jupyterlab
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 SHORT = next(path for path in PATHS if path.name.startswith("06"))
 FIRST_SCREEN_PIXELS = 700
 CELLS_TO_THE_FIRST_LOSS = 12
+CURE_OF_5 = "kafka-transactions forceTerminateTransaction --transactionalId desk-2"
 
 pytestmark = [
     pytest.mark.skipif(bool(missing_browser()), reason=missing_browser() or "there is a browser"),
@@ -152,6 +154,26 @@ def test_a_guess_stays_through_shift_enter_run_all_and_a_restart(reader: Opens) 
         page.until_idle()
         assert page.buttons(first)[1] == "→ b"
         assert "b)" in page.text_of(first.replace("predict", "answer")), "the guess is answered where it is settled"
+
+
+@pytest.mark.long
+def test_in_an_incidents_notebook_a_slip_is_answered_and_the_cure_ends_it_in_colours_that_can_be_read(
+    reader: Opens,
+) -> None:
+    """The kernel's clock runs. The same without JupyterLab, and cheap, is with the widgets' tests."""
+    page = Page(*reader, "notebooks/incidents/i5_ledger_stands_still.ipynb")
+    page.run("shift = incident(5)")
+    window = page.window
+    window.until("return !!document.querySelector('.pk-take')")
+    window.ask("document.querySelector('.pk-call').scrollIntoView()")
+    window.click(*window.ask(f"const place = document.querySelector('.pk-take'); {CENTRE}"))
+    for line in ("kafka-transaction list", CURE_OF_5, "wait 60"):
+        window.until("const input = document.querySelector('.pk-prompt input'); input.focus(); return !input.disabled")
+        window.type(line)
+        window.press("Enter")
+    window.until("return document.querySelector('.pk-pager.pk-solved h3')?.textContent.startsWith('✔ Solved.')")
+    assert "Did you mean kafka-transactions?" in window.ask("return document.querySelector('.pk-answer').textContent")
+    assert faint_texts(window, ".pk-call") == []
 
 
 PLACE = "const bar = cell.querySelector('.pykraft-guess .guess-bar').getBoundingClientRect();"

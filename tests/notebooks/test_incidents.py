@@ -110,17 +110,33 @@ def terminal() -> Terminal:
         ("kafka-configs --alter --topic t --add-config-f=/etc/hostname", "there are no files here"),
         ("kafka-topics --list --command-c /etc/hostname", "there are no files here"),
         ("kafka-topics 'an open quote", "cannot be read"),
-        ("kafka-dump-log --files /etc/hostname", "no such command"),
+        ("kafka-dump-log --files /etc/hostname", "a tool of Kafka's that this terminal does not have"),
+        ("kafka-topic --list", "Did you mean kafka-topics?"),
         ("rm -rf /", "no such command"),
         ("help", "kafka-consumer-groups"),
         ("kafka-transactions list", "TransactionalId"),
-        ("kafka-metadata-quorum --command-config /etc/hostname add-controller", "takes its.properties"),
+        ("kafka-metadata-quorum --command-config /etc/hostname add-controller", "but these: its.properties"),
         ("kafka-metadata-quorum add-controller --command-config=its.properties", "process.roles"),
+        ("kafka-cluster cluster-id", "Cluster ID: "),
+        ("kafka-cluster", "the following arguments are required"),
+        ("kafka-metadata-quorum describe --re", "--re may be short for --reassignment-json-file"),
+        ("kafka-reassign-partitions --verify --reassignment-json-file", "needs the JSON itself, in single quotes"),
+        ("kafka-topics --list | head -1", "this terminal has only grep"),
+        ("kafka-topics --list | grep", "this terminal has only grep"),
+        ("kafka-topics --describe --topic missing | grep Leader", "missing"),
+        ("kafka-topics 'an open | quote", "cannot be read"),
         ("kafka-delete-records --offset-json-file '{\"partitions\": []}'", "delete"),
     ],
 )
 def test_the_terminal_answers_as_kafkas_tools_do_and_opens_no_file(terminal: Terminal, line: str, said: str) -> None:
     assert said in terminal.run(line)
+
+
+def test_grep_leaves_the_lines_that_have_its_text_and_sees_all_of_a_long_answer(terminal: Terminal) -> None:
+    everything = "kafka-configs --describe --entity-type brokers --entity-name 1 --all"
+    assert terminal.run(everything).endswith("lines more")
+    found = terminal.run(f"{everything} | grep -i UNCLEAN.LEADER|grep -v nothing")
+    assert found.startswith("  unclean.leader.election.enable=false") and "\n" not in found
 
 
 def test_a_command_takes_the_time_of_day_from_the_world_in_which_it_runs() -> None:

@@ -33,17 +33,19 @@ class Counters {
       this.tiles.push(tile);
     }
     counters.forEach((each, i) => {
-      const tile = this.tiles[i], harms = each.harm && each.value > 0;
-      tile.box.classList.toggle("pk-harm", harms);
-      say(tile.label, (harms ? "▲ " : "") + each.label);
+      const tile = this.tiles[i];
+      tile.box.classList.toggle("pk-harm", each.warns);
+      say(tile.label, (each.warns ? "▲ " : "") + each.label);
       say(tile.value, number(each.value) + each.unit);
-      const before = each.points[Math.max(0, each.points.length - 6)] ?? each.value, change = each.value - before;
-      say(tile.more, change ? (change > 0 ? "+" : "−") + number(Math.abs(change)) : "");
+      say(tile.more, each.more);
       const drawn = sparkline(each.points);
       if (tile.drawn !== drawn) tile.line.innerHTML = tile.drawn = drawn;
     });
   }
 }
+
+// A row of a table has two gaps or more: it stays one line, and the terminal is scrolled sideways. Sentences are wrapped.
+function isRow(line) { return (line.trim().match(/\t| {2,}/g) || []).length > 1; }
 
 class Terminal {
   constructor(send) {
@@ -52,7 +54,7 @@ class Terminal {
     this.input = el("input", { type: "text", spellcheck: "false", autocomplete: "off", autocapitalize: "off", "aria-label": "command" });
     const prompt = el("div", { class: "pk-prompt" }, el("label", {}, "oncall $"), this.input);
     this.root = el("div", { class: "pk-terminal" }, this.lines, prompt);
-    this.count = -1;
+    this.count = -1; this.asked = 0;
     this.typed = []; this.place = 0;
     this.input.addEventListener("keydown", event => this.onKey(event));
   }
@@ -78,10 +80,21 @@ class Terminal {
     this.lines.textContent = "";
     if (!lines.length) this.lines.append(el("div", { class: "pk-hint" }, "Type Kafka's commands here; --bootstrap-server may be left out. `help` lists what there is."));
     for (const [kind, text, at] of lines) {
-      const said = kind === "typed" ? at.padStart(5) + " $ " + text : kind === "news" ? at.padStart(5) + " ▲ " + text : text;
-      this.lines.append(el("div", { class: "pk-" + kind }, said));
+      if (kind === "answer") { if (text) this.lines.append(this.answer(text)); continue; }
+      this.lines.append(el("div", { class: "pk-" + kind }, at.padStart(5) + (kind === "typed" ? " $ " : " ▲ ") + text));
     }
-    this.lines.scrollTop = this.lines.scrollHeight;
+    this.scroll();
+  }
+  answer(text) {
+    const lines = text.replace(/^\n+/, "").split("\n").map(line => el("div", { class: isRow(line) ? "pk-row" : "" }, line));
+    return el("div", { class: "pk-answer" }, ...lines);
+  }
+  // The end is shown. Of a new answer that is too long for that, its beginning is.
+  scroll() {
+    const typed = this.lines.querySelectorAll(".pk-typed"), last = typed[typed.length - 1], end = this.lines.scrollHeight;
+    const above = last && typed.length > this.asked ? last.getBoundingClientRect().top - this.lines.firstChild.getBoundingClientRect().top : end;
+    this.asked = typed.length;
+    this.lines.scrollTop = Math.min(above, end);
   }
 }
 
@@ -105,7 +118,7 @@ function render({ model, el: root }) {
   function draw() {
     const data = model.get("data"), over = data.state !== "open";
     say(heading, over ? data.verdict : "Incident " + data.number + ": " + data.title);
-    say(words, over ? "Run the next cell for the debrief." : data.pager);
+    say(words, over ? "What happened, and what each repair costs: run the cell shift.debrief() below." : data.pager);
     say(time, data.clock);
     take.hidden = data.begun;
     clock.hidden = !data.begun;
@@ -118,7 +131,7 @@ function render({ model, el: root }) {
       for (const usage of data.verbs) {
         const button = el("button", {}, usage);
         button.addEventListener("click", () => {
-          terminal.input.value = usage.split(" ").filter(word => word !== word.toUpperCase() || /\d/.test(word)).join(" ") + (/[A-Z]/.test(usage) ? " " : "");
+          terminal.input.value = usage.replace(/[A-Z]+(=[A-Z]+)?$/, ""); // without the word that the reader is to say
           terminal.input.focus();
         });
         hands.append(button);

@@ -30,6 +30,7 @@ from pykraft.course.incidents.drawing import (
     draw_pager,
     height_of,
     in_words,
+    rows_of,
 )
 from pykraft.course.incidents.incident import HANDED_ON, LOST, SOLVED, Counter, Shift, read_link, replayed
 from pykraft.extras import require
@@ -42,6 +43,9 @@ SPEED = 2
 """Seconds of the incident in a second of the reader's."""
 _TICK_S = 0.5
 _MOST_POINTS = 90
+_MINUS = "\N{MINUS SIGN}"
+_CHANGE_S = 10
+"""A counter says what came to it in this time."""
 _PAUSE_AFTER_TICKS = 20
 """After this many ticks without a word from the page, the page is closed."""
 _HERE = Path(__file__).parent
@@ -68,7 +72,7 @@ class Console:
     def __init__(self, shift: Shift, is_begun: bool = False) -> None:
         self.shift = shift
         self.is_begun = is_begun
-        self._silent_ticks = 0
+        self._silent_ticks = self._rows = 0
         self.lock = threading.RLock()
         """Held while the world goes on, or is looked at."""
         self.widget: Any = None
@@ -125,7 +129,9 @@ class Console:
     def data(self) -> dict[str, Any]:
         """All that the page shows."""
         shown = self.shift.incident
-        seconds = round(shown.seconds)
+        seconds = int(shown.seconds)
+        cards = shown.cards()
+        self._rows = max(self._rows, rows_of(cards))  # the terminal below keeps its place when rows come and go
         return {
             "number": shown.NUMBER,
             "title": shown.TITLE,
@@ -135,7 +141,7 @@ class Console:
             "state": shown.state,
             "verdict": self._verdict(),
             "counters": [self._counter(place, each) for place, each in enumerate(shown.counters())],
-            "board": board_svg(shown.cards(), f"The board {clock(seconds)} after the page"),
+            "board": board_svg(cards, f"The board {clock(seconds)} after the page", self._rows),
             "lines": self.lines(),
             "verbs": [verb.usage for verb in shown.verbs.values()],
             "link": self.shift.link if self.shift.is_over else "",
@@ -150,7 +156,9 @@ class Console:
     def _counter(self, place: int, counter: Counter) -> dict[str, Any]:
         known = [counters[place].value for _, counters in self.shift.incident.history]
         step = -(-len(known) // _MOST_POINTS)
-        return {**counter._asdict(), "points": known[:: max(1, step)]}
+        change = counter.value - known[max(0, len(known) - 1 - _CHANGE_S)]
+        more = f"{change:+,}/{_CHANGE_S} s".replace("-", _MINUS) if change else ""
+        return {**counter._asdict(), "warns": counter.warns, "more": more, "points": known[:: max(1, step)]}
 
     def lines(self) -> list[list[str]]:
         """The terminal's lines, each with its kind: what was typed, what was answered, what befell the cluster."""
@@ -170,7 +178,7 @@ class Console:
         """The pager, the counters and the board as a picture."""
         shown = self.shift.incident
         cards = shown.cards()
-        values = [(each.label, f"{each.value:,}{each.unit}", each.harm and each.value > 0) for each in shown.counters()]
+        values = [(each.label, f"{each.value:,}{each.unit}", each.warns) for each in shown.counters()]
         title = f"Incident {shown.NUMBER}: {shown.TITLE}"
         svg = Svg(WIDTH, 0)
         below = draw_counters(svg, values, draw_pager(svg, title, shown.PAGER, 0) + 12) + 12

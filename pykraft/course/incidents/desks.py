@@ -6,7 +6,7 @@ that the last one has committed; one that runs goes on where it is itself.
 """
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from pykraft.client.consuming.fetcher import FetchedRecord
 from pykraft.client.errors import TransactionError, TransactionFatalError
@@ -167,9 +167,3 @@ class Book:
     def half(self) -> int:
         """Payments of which the ledger has had one side only, for too long."""
         return sum(self._world.now_ms - since > self._half_ms for since in self._single.values())
-
-
-def in_time_of_page(lines: Sequence[tuple[int, str]], paged_ms: int) -> Iterator[str]:
-    """The lines of a log, each with its second after the page."""
-    for ms, text in lines:
-        yield f"{(ms - paged_ms) / 1000:8.1f} s  {text}"

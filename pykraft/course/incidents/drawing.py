@@ -11,6 +11,8 @@ from pykraft.viz.drawing.svg import Svg, shortened, wrapped
 
 WIDTH = 960
 _GAP, _PAD, _HEAD, _ROW = 12, 12, 34, 42
+_MANY, _SMALL_GAP = 6, 8
+"""This many cards stand closer together, so that each has room for its state."""
 _STROKE = {"stroke": "currentColor", "stroke_opacity": "0.55"}
 
 
@@ -33,21 +35,27 @@ class Card(NamedTuple):
     is_up: bool = True
 
 
-def height_of(cards: Sequence[Card]) -> float:
-    return _HEAD + _ROW * max((len(card.rows) for card in cards), default=0) + 10
+def rows_of(cards: Sequence[Card]) -> int:
+    """The rows of the card that has most."""
+    return max((len(card.rows) for card in cards), default=0)
 
 
-def draw_cards(svg: Svg, cards: Sequence[Card], y: float) -> None:
-    """The cards side by side."""
-    width = (svg.width - _GAP * (len(cards) - 1)) / len(cards)
-    height = height_of(cards)
+def height_of(cards: Sequence[Card], least_rows: int = 0) -> float:
+    return _HEAD + _ROW * max(rows_of(cards), least_rows) + 10
+
+
+def draw_cards(svg: Svg, cards: Sequence[Card], y: float, least_rows: int = 0) -> None:
+    """The cards side by side, each with room for so many rows."""
+    gap = _SMALL_GAP if len(cards) >= _MANY else _GAP
+    width = (svg.width - gap * (len(cards) - 1)) / len(cards)
+    height = height_of(cards, least_rows)
     for number, card in enumerate(cards):
-        x = number * (width + _GAP)
+        x = number * (width + gap)
         dash = {} if card.is_up else {"stroke_dasharray": "5 4"}
         svg.rect(x + 1, y + 1, width - 2, height - 2, rx=8, fill="none", stroke_width="1.4", **_STROKE, **dash)
         title = f"{'' if card.is_up else '✕ '}{card.title}"
         place = svg.text(x + _PAD, y + 23, title, 14, bold=True)
-        room = width - 2 * _PAD - (place.right - place.left) - 10
+        room = width - 2 * _PAD - (place.right - place.left) - 8
         svg.text(x + width - _PAD, y + 23, shortened(card.state, room, 12), 12, anchor="end", opacity=palette.FAINT)
         for place_of_row, row in enumerate(card.rows):
             _draw_row(svg, row, x + _PAD, y + _HEAD + _ROW * place_of_row, width - 2 * _PAD)
@@ -72,10 +80,10 @@ def in_words(cards: Sequence[Card]) -> list[str]:
     return found
 
 
-def board_svg(cards: Sequence[Card], title: str) -> str:
+def board_svg(cards: Sequence[Card], title: str, least_rows: int = 0) -> str:
     """The cards alone, for the console."""
-    svg = Svg(WIDTH, height_of(cards) + 2)
-    draw_cards(svg, cards, 0)
+    svg = Svg(WIDTH, height_of(cards, least_rows) + 2)
+    draw_cards(svg, cards, 0, least_rows)
     return svg.render(title, ". ".join(in_words(cards)))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from pykraft.course.incidents.drawing import Card, Row
-from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCure
+from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCure, in_time_of_page
 from pykraft.course.incidents.mailers import AFTER, BEFORE, Mailer, Mails
 from pykraft.course.incidents.programs import Orderer
 from pykraft.course.incidents.readers import Reading
@@ -29,6 +29,8 @@ TOPIC, PARTITIONS, GROUP = "invoices", 6, "mailer"
 _PER_S, _RUN, _SECOND_RUN = 6, 4_200, 1_800
 _MEMBERS, _MOST_MEMBERS = 3, 6
 _SMALL, _RIGHT_S, _DARK_MS, _STRIKE_MS = 60, 20, 15_000, 4_000
+_JOINS_MS = 3_000
+"""A mailer that has just started is not in the group yet."""
 _LATEST = {"auto.offset.reset": ("earliest", "latest"), "commit": (AFTER, BEFORE)}
 _RANGES = {"max.poll.records": (1, 2_000), "max.poll.interval.ms": (1_000, 600_000)}
 _PRODUCER = {"linger.ms": 500, "batch.size": 100_000}
@@ -151,8 +153,7 @@ class EndlessRebalance(Incident):
         return self.mailers[words[0]][1]
 
     def _log(self, words: list[str]) -> str:
-        said = self._named(words).log
-        return "\n".join(f"{(each.ms - self.paged_ms) / 1000:8.1f} s  {each.text}" for each in said)
+        return "\n".join(in_time_of_page(list(self._named(words).log), self.paged_ms))
 
     def _metrics(self, words: list[str]) -> str:
         mailer = self._named(words)
@@ -267,7 +268,7 @@ class EndlessRebalance(Incident):
         mails = self.mails
         return (
             Counter("invoices sent", mails.sent),
-            Counter("waiting", mails.waiting(), harm=True),
+            Counter("waiting", mails.waiting(), harm=True, usual=_SMALL),
             Counter("sent again", mails.again, harm=True),
             Counter("old ones sent again", mails.old_again, harm=True),
             Counter("never sent", self._never(), harm=True),
@@ -278,8 +279,9 @@ class EndlessRebalance(Incident):
         for name, (_, mailer) in self.mailers.items():
             owned = ", ".join(map(str, mailer.partitions)) if mailer.is_member else ""
             is_away = not mailer.is_member
+            warns = is_away and mailer.idle_ms > _JOINS_MS
             rows = [
-                Row("since its last poll", mailer.idle_ms / 20_000, f"{mailer.idle_ms / 1000:.0f} s", is_away),
+                Row("since its last poll", mailer.idle_ms / 20_000, f"{mailer.idle_ms / 1000:.0f} s", warns),
                 Row("mails still to send", len(mailer.hand) / 500, f"{len(mailer.hand)}"),
             ]
             found.append(Card(name, "not in the group" if is_away else f"owns {owned or 'nothing'}", rows))

@@ -15,7 +15,7 @@ import base64
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from pykraft.common.version import VERSION
@@ -45,6 +45,12 @@ class Counter(NamedTuple):
     harm: bool = False
     """It counts what is lost, late or stuck."""
     unit: str = ""
+    usual: int = 0
+    """This much is there on a good day, too."""
+
+    @property
+    def warns(self) -> bool:
+        return self.harm and self.value > self.usual
 
 
 class WrongCure(NamedTuple):
@@ -146,6 +152,14 @@ class Incident(ABC):
                 self.state = HANDED_ON
             self.history.append((round(self.seconds), self.counters()))
             self.world.after(_LOOK_MS, self._look)
+
+
+def in_time_of_page(lines: Sequence[tuple[int, str]], paged_ms: int) -> Iterator[str]:
+    """The lines of a program's log, each with its minute and second after the page."""
+    for ms, text in lines:
+        tenths = abs(ms - paged_ms) // 100
+        sign = "-" if ms < paged_ms else ""
+        yield f"{f'{sign}{tenths // 600}:{tenths % 600 / 10:04.1f}':>8}  {text}"
 
 
 def by_hand(world: World) -> list[Verb]:

@@ -26,7 +26,7 @@ from pykraft.storage.disk.checkpoint import META_PROPERTIES
 
 TOPIC, PARTITIONS = "orders", 3
 STEADY, FLAPPING, GONE, NEW = 101, 102, 103, 104
-_ORDERS_PER_S = 6
+_ORDERS_PER_S, _USUAL = 6, 12
 _PERIOD_MS, _DOWN_MS, _BROKER_AT_MS, _BROKER_DOWN_MS = 45_000, 22_000, 3_000, 9_000
 _RIGHT_S, _CALM_S, _CHANGED_S, _MOST_LOST = 20, 60, 180, 120
 _PRODUCER = {"acks": "all", "linger.ms": 400, "request.timeout.ms": 5_000, "delivery.timeout.ms": 15_000}
@@ -43,8 +43,8 @@ class MissingVoter(Incident):
     LOSS = "the quorum is gone"
     PAGER = (
         "SEV 1 · checkout: every 45 s orders hang, and customers give up after 15 s. The brokers run on spot machines: "
-        "one is taken away and comes back, which used to cost nothing. All three controllers have the newest metadata. "
-        "102 restarts every 45 s (bad memory, the new board comes next week)."
+        "one is taken away and comes back, which used to cost nothing. All three controllers (101, 102 and 104) have "
+        "the newest metadata. Controller 102 restarts every 45 s (bad memory, the new board comes next week)."
     )
     CURE: ClassVar[Script] = (
         (5, "kafka-metadata-quorum describe --replication --human-readable"),
@@ -245,7 +245,7 @@ class MissingVoter(Incident):
         orders = self.orders
         return (
             Counter("orders confirmed", orders.confirmed),
-            Counter("orders waiting", orders.waiting, harm=True),
+            Counter("orders waiting", orders.waiting, harm=True, usual=_USUAL),
             Counter("customers gave up", orders.refused, harm=True),
             Counter("gave up for want of a quorum", self._after_doom(), harm=True),
         )

@@ -16,9 +16,9 @@ to book what desk-3 has booked already.
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pykraft.course.incidents.desks import CREDIT, DEBIT, SIDES, Book, Desk, Lane, in_time_of_page
+from pykraft.course.incidents.desks import CREDIT, DEBIT, SIDES, Book, Desk, Lane
 from pykraft.course.incidents.drawing import Card, Row
-from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCure
+from pykraft.course.incidents.incident import Counter, Incident, Script, WrongCure, in_time_of_page
 from pykraft.course.incidents.readers import Reading, Worker
 from pykraft.course.incidents.terminal import Verb
 from pykraft.course.incidents.world import World
@@ -40,7 +40,7 @@ class ZombieProducer(Incident):
     LOSS = "payments are booked wrong"
     PAGER = (
         "SEV 1 · ledger: no payment has been settled for a minute and a half, and they must be within 20 s. The desks "
-        "book (debit in bookings-0, credit in bookings-1) and have no errors. The ledger polls and gets nothing."
+        "that run book without errors (debit in bookings-0, credit in bookings-1). The ledger polls and gets nothing."
     )
     CURE: ClassVar[Script] = (
         (10, "kafka-consumer-groups --describe --group ledger"),
@@ -203,7 +203,7 @@ class ZombieProducer(Incident):
         book = self.book
         return (
             Counter("payments settled", book.settled),
-            Counter("waiting", self.book.waiting, harm=True),
+            Counter("waiting", book.waiting, harm=True, usual=_SMALL_LAG),
             Counter("later than 20 s", book.late, harm=True),
             Counter("booked twice", book.twice, harm=True),
             Counter("booked on one side", book.half, harm=True),
