@@ -56,7 +56,7 @@ ClassicMembership.leave = leave
         pytest.param(
             MEMBERS_THAT_GIVE_UP_ALL,
             ("3. ", "2. "),
-            "The newer two move as many, but stop far less",
+            "With a member that pauses, cooperative-sticky and consumer move as many partitions",
             marks=pytest.mark.long,
         ),
         (STATIC_MEMBERS_SAY_GOODBYE, ("4. ", "3. "), "A static restart moves nothing"),
