@@ -100,6 +100,12 @@ class Page:
         with urllib.request.urlopen(asked, timeout=60) as answer:
             count = len(json.load(answer)["content"]["cells"])
         window.until(DRAWN, count, timeout_s=120)
+
+        def has_kernel() -> bool:
+            with urllib.request.urlopen(f"{server['url']}api/sessions?token={server['token']}", timeout=60) as answer:
+                return any(each["path"] == path and each["kernel"]["connections"] for each in json.load(answer))
+
+        wait_until(has_kernel, f"the page of {path} is connected to a kernel", 120)  # else a dialog asks for one
         self.until_idle()
 
     def until_idle(self, timeout_s: float = 120) -> None:
