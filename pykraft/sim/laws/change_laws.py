@@ -97,12 +97,12 @@ def _untold(name: str, delta: MetadataDelta, after: MetadataImage) -> Iterator[s
         if untold:
             yield f"{name} does not hear that the partitions {sorted(untold)} of {topic.name} have changed"
     if before.brokers is not after.brokers:
-        every = before.brokers.keys() | after.brokers.keys()
+        every = {**before.brokers, **after.brokers}
         if untold := {*_differing(before.brokers, after.brokers, every)} - delta.touched_brokers:
             yield f"{name} does not hear that the brokers {sorted(untold)} have changed"
     if before.configs is not after.configs:
         names = {before.topics[topic_id].name for topic_id in gone}
-        some = [each for each in before.configs.keys() | after.configs.keys() if not _is_of(each, names)]
+        some = [each for each in {**before.configs, **after.configs} if not _is_of(each, names)]
         if left := {*_differing(before.configs, after.configs, some)} - delta.touched_configs:
             yield f"{name} does not hear that the settings of {sorted(left)} have changed"
 
