@@ -56,7 +56,7 @@ def test_half_of_the_wide_swarms_are_histories_of_the_rooms_that_other_swarms_do
         lambda knobs: knobs.transactions and knobs.groups,
     ):
         assert len(list(filter(has_it, drawn))) > len(drawn) / 50, "each of them is drawn early"
-    assert len(set(map(str, in_a_room))) == len(in_a_room), "each is drawn anew"
+    assert len(set(map(str, in_a_room))) == len(in_a_room), "each has a draw of its own"
 
 
 def test_other_seeds_draw_as_if_there_were_no_swarms() -> None:

@@ -328,7 +328,7 @@ def _check_settings(machine: SimulatedNode, node: Node) -> None:
 
 def _homes(brokers: Iterable[tuple[int, Broker]]) -> dict[tuple[int, str], int]:
     """The node that has each group and each transactional id: (kind, name) -> node id. A stranger may have written one
-    into a partition in which nobody looks for it."""
+    into a partition in which no client looks for it."""
     homes: dict[tuple[int, str], int] = {}
     for node_id, broker in brokers:
         groups, transactions = broker.groups, broker.transactions

@@ -2,7 +2,7 @@
 
 Disks that rot or are replaced, log directories, suspended machines, work that takes time, cuts that part the clients,
 groups whose topics come and go: each has some seeds of its own. A search that begins elsewhere would see none of them.
-So half of the wide swarms are one of these histories (`Room`), drawn anew for the seed. The other half are swarms as
+So half of the wide swarms are one of these histories (`Room`), with a draw of the seed's own. The other half are swarms as
 ever.
 """
 
