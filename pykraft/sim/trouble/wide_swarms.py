@@ -2,8 +2,8 @@
 
 Disks that rot or are replaced, log directories, suspended machines, work that takes time, cuts that part the clients,
 groups whose topics come and go: each has some seeds of its own. A search that begins elsewhere would see none of them.
-So half of the wide swarms are one of these histories (`Room`), with a draw of the seed's own. The other half are swarms as
-ever.
+So half of the wide swarms are one of these histories (`Room`), with a draw of the seed's own. The other half are swarms
+as ever.
 """
 
 from collections.abc import Callable, Mapping
