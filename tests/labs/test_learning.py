@@ -277,7 +277,7 @@ def test_the_learners_file_survives_a_git_pull(labs: Path, tmp_path: Path) -> No
     lab.write("8.1", body_of(SOLUTION, "8.1"))
     written = lab.work.read_text()
     starter = upstream / "labs" / "lab08_partitioner" / "starter.py"
-    starter.write_text(starter.read_text().replace("mix every four bytes", "mix four bytes at a time"))
+    starter.write_text(starter.read_text().replace("mix in every four bytes", "mix four bytes at a time"))
     git(upstream, "commit", "-qam", "two")
     git(mine, "pull", "-q", "--ff-only")
     assert "mix four bytes at a time" in lab.starter.read_text()

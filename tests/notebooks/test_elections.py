@@ -43,9 +43,9 @@ LeaderState.check_quorum_deadline = property(lambda leader: 1 << 60)
 """
 
 
-def test_votes_that_are_given_twice_break_a_law_in_the_first_picture() -> None:
+def test_votes_that_are_given_twice_break_a_law_before_twenty_runs_are_over() -> None:
     with pytest.raises(NotebookFailed, match=r"SimulationFailed: seed \d+, .* Violation"):
-        run("2. ", path=PATH, before=EVERYBODY_GETS_A_VOTE)
+        run("3. ", path=PATH, before=EVERYBODY_GETS_A_VOTE)
 
 
 @pytest.mark.long
