@@ -6,11 +6,12 @@ them, and named. In long runs each bug dies in a whole history.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 
 import pytest
 
-from pykraft.common.types import Uuid
+from pykraft.common.types import OffsetAndEpoch, Uuid
 from pykraft.metadata.image import ConfigResource
 from pykraft.sim.bugs import answers, seldom
 from pykraft.sim.bugs.planting import bugs, planted
@@ -20,6 +21,7 @@ from pykraft.sim.laws.invariants import Violation
 from pykraft.sim.laws.names import LAWS, law_of
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.replay_laws import check_epochs
+from pykraft.sim.laws.supposed_logs import _check_prefixes
 from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import draw
 from tests.sim.floors import check_deaths
@@ -138,6 +140,16 @@ def test_an_epoch_without_a_record_is_found_in_a_truncated_log(settled: Callable
     check_epochs("a log", log, ends, epochs)
     with pytest.raises(Violation, match="knows the epochs"):
         check_epochs("a log", log, ends[:-1], epochs[:-1])
+
+
+def test_a_leader_whose_only_snapshot_is_of_a_later_epoch_may_send_it_to_a_log_that_it_could_judge(
+    settled: Callable[[int], SimulatedCluster],
+) -> None:
+    node = settled(GROUPS).nodes[1].node
+    assert node is not None
+    log = copy(node.raft.replica.log)
+    log._ids = [OffsetAndEpoch(log.end_offset, log.epochs[-1].epoch + 1)]
+    _check_prefixes("a log", log)
 
 
 def test_a_group_in_a_partition_where_nobody_looks_for_it_breaks_no_law(
