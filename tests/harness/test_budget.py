@@ -47,23 +47,23 @@ def test_a_notebook_that_takes_more_than_it_may_is_red(
 
 
 def test_a_moments_memory_is_seen_though_shares_are_not_summed_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    sums: list[int] = []
+    resident, sums = [100_000_000], []
 
     def summed(process: psutil.Process) -> int:
-        sums.append(int(process.memory_info().rss))
-        return sums[-1]
+        sums.append(resident[0])
+        return resident[0]
 
     monkeypatch.setattr("tests.harness.budget._pss", summed)
+    monkeypatch.setattr("tests.harness.budget._rss", lambda process: resident[0])
     watch = Watch()
     watch.stop()
     here = [psutil.Process()]
     watch._look_once(here)
-    before = watch.megabytes
-    held = bytearray(b"x" * 50_000_000)
+    resident[0] = 150_000_000
     watch._look_once(here)
-    assert watch.megabytes > before + 40
-    del held
+    assert watch.megabytes == 150
+    resident[0] = 120_000_000
     sums.clear()
     for _ in range(10 * LOOKS_PER_SUM):
         watch._look_once(here)
-    assert 10 <= len(sums) < 20
+    assert len(sums) == 10 and watch.megabytes == 150
