@@ -21,9 +21,11 @@ from pykraft.sim.laws.invariants import Violation
 from pykraft.sim.laws.names import LAWS, law_of
 from pykraft.sim.laws.plain_metadata import check_plainly
 from pykraft.sim.laws.replay_laws import check_epochs
-from pykraft.sim.laws.supposed_logs import _check_prefixes
+from pykraft.sim.laws.supposed_logs import _check_prefixes, _check_producer_snapshot
 from pykraft.sim.report import SimulationFailed
 from pykraft.sim.trouble.knobs import draw
+from pykraft.sim.world.disk import MemoryFileSystem
+from pykraft.storage.producer_state import ProducerEntry, ProducerStateManager
 from tests.sim.floors import check_deaths
 
 GROUPS, BANK, SNAPSHOTS, ELECTIONS = 0, 114, 200, 401
@@ -150,6 +152,12 @@ def test_a_leader_whose_only_snapshot_is_of_a_later_epoch_may_send_it_to_a_log_t
     log = copy(node.raft.replica.log)
     log._ids = [OffsetAndEpoch(log.end_offset, log.epochs[-1].epoch + 1)]
     _check_prefixes("a log", log)
+
+
+def test_a_producer_may_have_the_highest_coordinator_epoch_that_there_is() -> None:
+    state = ProducerStateManager(MemoryFileSystem(), "", 1 << 62)
+    state.producers[7] = ProducerEntry(7, 0, (), coordinator_epoch=(1 << 31) - 1)
+    _check_producer_snapshot("a log", state)
 
 
 def test_a_group_in_a_partition_where_nobody_looks_for_it_breaks_no_law(

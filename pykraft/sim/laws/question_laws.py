@@ -362,18 +362,24 @@ def _check_coordinators(machine: SimulatedNode, node: Node, homes: Mapping[tuple
 
 def _check_transactions(machine: SimulatedNode, node: Node, broker: Broker) -> None:
     runtime, now = broker.transactions.runtime, machine.scheduler.now
-    known = {
-        name: (each.producer_id, each.producer_epoch, each.state.title, each.timeout_ms)
+    held = [
+        (name, each, _belongs(name, broker.transactions, number))
         for number in runtime.active_partitions()
         for name, each in runtime.active(number).transactions.items()
-    }
-    if not known or runtime.is_loading:
+    ]
+    if not held or runtime.is_loading:
         return
+    known = {
+        name: (each.producer_id, each.producer_epoch, each.state.title, each.timeout_ms)
+        for name, each, belongs in held
+        if belongs
+    }
     listed = ask(node, ListTransactionsRequest(state_filters=[], producer_id_filters=[]), now)
     told: Collection[str] = {each.transactional_id for each in listed.transaction_states}
     require(
-        bool(listed.error_code) or told == set(known),
-        f"node {machine.node_id} lists the transactional ids {sorted(told)}, and coordinates {sorted(known)}",
+        bool(listed.error_code) or told == {name for name, _, _ in held},
+        f"node {machine.node_id} lists the transactional ids {sorted(told)}, and holds "
+        f"{sorted(name for name, _, _ in held)}",
     )
     request = DescribeTransactionsRequest(transactional_ids=sorted(known))
     for each in ask(node, request, now).transaction_states:

@@ -40,7 +40,7 @@ from pykraft.storage.transaction_index import AbortedTransaction, TransactionInd
 from pykraft.storage.upkeep.cleaner import Cleaning, OffsetMap
 from pykraft.storage.verification_state import Verifications
 
-_NEVER = 1 << 62
+_NEVER, _MOST_EPOCH = 1 << 62, (1 << 31) - 1
 _READ_BYTES, _BUFFER_BYTES = 1 << 16, 1 << 20
 _MOST = 8
 """This many logs of a node, and batches of the metadata log, are looked at."""
@@ -92,7 +92,8 @@ def _check_producer_snapshot(name: str, state: ProducerStateManager) -> None:
     filesystem = MemoryFileSystem()
     twin = ProducerStateManager(filesystem, "", _NEVER)
     producers = {
-        key: replace(each, coordinator_epoch=each.coordinator_epoch + 1) for key, each in state.producers.items()
+        key: replace(each, coordinator_epoch=min(each.coordinator_epoch + 1, _MOST_EPOCH))
+        for key, each in state.producers.items()
     }
     twin.producers, twin.map_end_offset = producers, max(state.map_end_offset, 1)
     twin.take_snapshot()
