@@ -37,6 +37,7 @@ _ISR = tuple(
         ("COMMITTED", "SHRINKING"),
         ("EXPANDING", "COMMITTED, larger"),
         ("EXPANDING", "COMMITTED, as before"),
+        ("EXPANDING", "COMMITTED, smaller"),
         ("SHRINKING", "COMMITTED, smaller"),
         ("SHRINKING", "COMMITTED, as before"),
         ("COMMITTED", "COMMITTED, by the metadata log"),
