@@ -283,7 +283,7 @@ class StormWriter:
 
 
 class StormRoom:
-    """All of them."""
+    """The clients of a group storm that are no members: who makes topics, who writes, who takes rights away."""
 
     def __init__(
         self,
